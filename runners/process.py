@@ -1,0 +1,86 @@
+"""Start a confined process in a group of its own, and end it with everything that it started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+CONFINE = Path(__file__).with_name("confine.py")
+
+# Variables that reach the project's code; everything else (tokens above all) stays outside.
+ALLOWED_VARIABLES = frozenset(
+    "PATH HOME USER LANG LC_ALL TZ TMPDIR LD_LIBRARY_PATH CC CXX CUDA_HOME CUDA_PATH CUDA_CACHE_PATH "
+    "CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES TRITON_CACHE_DIR "
+    "TRITON_PTXAS_PATH TORCHINDUCTOR_CACHE_DIR XDG_CACHE_HOME HF_HOME NCCL_NVLS_ENABLE "
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST NVSHMEM_DISABLE_NVLS PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF "
+    "MALLOC_ARENA_MAX MALLOC_CONF".split()
+)
+
+
+def scrubbed_environment(
+    added: Mapping[str, str], *, source: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The allowed variables of `source` (default: this process), fixed ones, then those `added`."""
+    source = os.environ if source is None else source
+    kept = {name: value for name, value in source.items() if name in ALLOWED_VARIABLES}
+    fixed = {
+        "PYTHONHASHSEED": "0",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    return kept | fixed | dict(added)
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    root: Path,
+    environment: Mapping[str, str],
+    cpus: Sequence[int] | None = None,
+    memory_limit_bytes: int | None = None,
+    stdout: int | IO[bytes] = subprocess.DEVNULL,
+    stderr: int | IO[bytes] = subprocess.STDOUT,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start `argv` (never a shell) in `root`, in a session and process group of its own.
+
+    It dies with the thread that starts it. What cannot be executed ends with exit status 126 or 127 and a
+    line on standard error. End it with `stop`.
+    """
+    limits = json.dumps({"cpus": list(cpus) if cpus else None, "memory_bytes": memory_limit_bytes})
+    return subprocess.Popen(  # noqa: S603  (an argument list, never a shell)
+        [sys.executable, "-I", "-S", str(CONFINE), limits, *argv],
+        cwd=root,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=tuple(pass_fds),
+        start_new_session=True,
+    )
+
+
+def stop(process: subprocess.Popen[bytes], *, grace_s: float = 0.0) -> int:
+    """End the process group: SIGTERM and `grace_s` to obey (0: at once), then SIGKILL. The exit status."""
+    if grace_s > 0 and process.poll() is None:
+        _signal_group(process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace_s
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+    # Also after the leader has gone: its group may hold processes that it left behind.
+    _signal_group(process.pid, signal.SIGKILL)
+    return process.wait()
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, number)
