@@ -1,0 +1,175 @@
+"""Where one installation keeps what it must not lose: database, logs, secret key, mail of the demo.
+
+Every path and both server addresses follow from the folder alone, so that any process started in the same
+checkout finds the running servers without being told.
+"""
+
+import hashlib
+import os
+import secrets
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfdb.local.account import Account
+
+FOLDER_VARIABLE = "PERFDB_STATE"
+RELOCATED_ROOT = Path("/var/lib/perfdb")
+# sun_path holds 108 bytes with its NUL; the longest name below a socket folder is ".s.PGSQL.5432.lock".
+_SOCKET_FOLDER_MAX_BYTES = 107 - len("/.s.PGSQL.5432.lock")
+
+
+class StateError(Exception):
+    """The state folder cannot be used; the message says which path and what to do."""
+
+
+@dataclass(frozen=True)
+class StateFolder:
+    """Paths below one resolved folder. Constructing it touches no disk; `prepare` makes the folder."""
+
+    path: Path
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def run(self) -> Path:
+        return self.path / "run"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.run / "supervisor.lock"
+
+    @property
+    def status_file(self) -> Path:
+        return self.run / "status.json"
+
+    @property
+    def static(self) -> Path:
+        return self.path / "static"
+
+    @property
+    def inbox(self) -> Path:
+        return self.path / "inbox"
+
+    @property
+    def secret_key_file(self) -> Path:
+        return self.path / "secret_key"
+
+    @property
+    def postgres(self) -> Path:
+        return self.path / "postgres"
+
+    @property
+    def valkey(self) -> Path:
+        return self.path / "valkey"
+
+    @property
+    def postgres_socket_folder(self) -> Path:
+        return self._socket_folder(self.postgres / "socket")
+
+    @property
+    def valkey_socket(self) -> Path:
+        return self._socket_folder(self.run) / "valkey.sock"
+
+    @property
+    def database_url(self) -> str:
+        return f"postgresql:///perfdb?host={self.postgres_socket_folder}&user=perfdb"
+
+    @property
+    def redis_url(self) -> str:
+        return f"unix://{self.valkey_socket}?db=0"
+
+    def _socket_folder(self, preferred: Path) -> Path:
+        if len(os.fsencode(preferred)) <= _SOCKET_FOLDER_MAX_BYTES:
+            return preferred
+        name = hashlib.sha256(os.fsencode(preferred)).hexdigest()[:16]
+        return Path("/tmp") / f"perfdb-{name}"  # noqa: S108  (own_private_folder refuses a planted one)
+
+    def secret_key(self) -> str | None:
+        """The installation's secret key, or None before the first `up` made one."""
+        try:
+            return self.secret_key_file.read_text(encoding="ascii").strip() or None
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return None
+
+
+def locate(*, checkout: Path) -> StateFolder:
+    """The state folder of this checkout: `PERFDB_STATE` if set, else `.perfdb`; links are followed."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    return StateFolder(Path(named or checkout / ".perfdb").absolute().resolve())
+
+
+def prepare(*, requested: Path, account: Account | None) -> StateFolder:
+    """Make the folder and its secret key; `account`, where given, will be able to enter it.
+
+    A folder that the account cannot enter (a checkout under root's home) is made under /var/lib/perfdb
+    instead and linked from `requested`.
+
+    Raises:
+        StateError: the folder cannot be made or written, belongs to another user, or holds data where
+            the account cannot enter.
+    """
+    try:
+        folder = StateFolder(_real_folder(requested.absolute(), account))
+        own_private_folder(folder.path, mode=0o711 if account else 0o700)
+        for child in (folder.logs, folder.run, folder.valkey, folder.valkey_socket.parent):
+            own_private_folder(child)
+        for child in (folder.postgres, folder.postgres_socket_folder):
+            own_private_folder(child, owner=account)
+        _make_secret_key(folder)
+    except OSError as error:
+        where = error.filename or requested
+        raise StateError(
+            f"cannot use {where} for data: {error.strerror}. Make it writable, or name another folder in "
+            f"{FOLDER_VARIABLE}."
+        ) from error
+    return folder
+
+
+def own_private_folder(path: Path, *, mode: int = 0o700, owner: Account | None = None) -> None:
+    """Make `path` a real directory of `owner` (default: us) that others cannot read; refuse anybody else's."""
+    uid = owner.uid if owner else os.geteuid()
+    path.mkdir(parents=True, exist_ok=True, mode=mode)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise StateError(f"{path} is not a directory")
+    if status.st_uid != uid:
+        if os.geteuid() != 0 or any(path.iterdir()):
+            raise StateError(
+                f"{path} belongs to user id {status.st_uid}, not {uid}. Run perfdb as that user, or name "
+                f"another folder in {FOLDER_VARIABLE}."
+            )
+        os.chown(path, uid, owner.gid if owner else 0)
+    if stat.S_IMODE(status.st_mode) != mode:
+        path.chmod(mode)
+
+
+def _real_folder(requested: Path, account: Account | None) -> Path:
+    resolved = requested.resolve()
+    if account is None or account.can_enter(resolved):
+        return resolved
+    if requested.is_symlink() or (requested.exists() and any(requested.iterdir())):
+        raise StateError(
+            f"{requested} holds data, but the database's account {account.name!r} cannot enter it. Open the "
+            f"folders above it (chmod o+x), or name another folder in {FOLDER_VARIABLE}."
+        )
+    RELOCATED_ROOT.mkdir(parents=True, exist_ok=True, mode=0o711)
+    # A fresh name each time: data left by an earlier checkout at the same path must not be adopted.
+    moved = Path(tempfile.mkdtemp(prefix=f"{requested.parent.name}-", dir=RELOCATED_ROOT))
+    if requested.exists():
+        requested.rmdir()
+    requested.parent.mkdir(parents=True, exist_ok=True)
+    requested.symlink_to(moved)
+    return moved
+
+
+def _make_secret_key(folder: StateFolder) -> None:
+    if folder.secret_key() is not None:
+        return
+    handle, name = tempfile.mkstemp(dir=folder.path, prefix=".secret_key-")
+    with os.fdopen(handle, "w", encoding="ascii") as stream:
+        stream.write(secrets.token_urlsafe(50))
+    Path(name).rename(folder.secret_key_file)
