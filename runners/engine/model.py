@@ -64,11 +64,14 @@ class Block(nn.Module):
     def finish(self, x: Tensor, attended: Tensor) -> Tensor:
         """Add attention's output [n, width] and the feed-forward to the residual stream x [n, width]."""
         x = x + self.out(attended)
-        return x + self.down(functional.silu(self.up(self.norm_feed(x))))
+        fed: Tensor = self.down(functional.silu(self.up(self.norm_feed(x))))
+        return x + fed
 
 
 class TinyDecoder(nn.Module):
     """Implements `protocol.Decoder`: one prompt at a time in `prefill`, a batch of sequences in `decode`."""
+
+    positions: Tensor
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -76,7 +79,8 @@ class TinyDecoder(nn.Module):
         self.vocab_size = shape.vocab_size
         self.max_tokens = shape.max_tokens
         self.embed = nn.Embedding(shape.vocab_size, shape.width)
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        self.blocks = [Block(shape) for _ in range(shape.layers)]
+        self.layers = nn.ModuleList(self.blocks)  # registers the weights; `blocks` keeps the type
         self.norm = nn.RMSNorm(shape.width)
         self.register_buffer("positions", _sinusoids(shape.max_tokens, shape.width), persistent=False)
 

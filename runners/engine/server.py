@@ -49,9 +49,11 @@ class Engine:
         Yields nothing when the queue is full."""
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[Event] = asyncio.Queue()
-        sequence = Sequence(
-            ask.prompt, ask.sampling, emit=partial(loop.call_soon_threadsafe, events.put_nowait)
-        )
+
+        def emit(event: Event) -> None:
+            loop.call_soon_threadsafe(events.put_nowait, event)
+
+        sequence = Sequence(ask.prompt, ask.sampling, emit)
         if not self.scheduler.add(sequence):
             return
         self._work.set()
