@@ -1,0 +1,181 @@
+"""Slow drift beside steps: a smooth curve, fitted together with the jumps, is taken off and the path redrawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from perfdb.stats.detect.density import Density
+from perfdb.stats.detect.history import Floats, Ints
+from perfdb.stats.detect.launches import MAD_TO_SIGMA, Observations
+from perfdb.stats.detect.path import LevelPath, find_path
+
+FROM_COMMITS = 24
+WAVELENGTHS = (60.0, 120.0, 240.0)
+_ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class Drifted:
+    """A level path and the drift (per commit, None for none) it was drawn under. total: nats, with all prices."""
+
+    path: LevelPath
+    drift: Floats | None
+    total: float
+
+
+def price(n: int, wavelength: float) -> float:
+    """What a drift of this shortest wavelength costs in nats: 3.5 for each of its about 2 + 2.2 n / W freedoms."""
+    return 3.5 * (2.0 + 2.2 * n / wavelength)
+
+
+def with_drift(observations: Observations, density: Density, plain: LevelPath, penalty: float) -> Drifted:
+    """The cheapest of no drift and a drift at each wavelength; without a jump there is nothing to explain away."""
+    best = Drifted(path=plain, drift=None, total=plain.cost)
+    if observations.n < FROM_COMMITS or not len(plain.jumps):
+        return best
+    for wavelength in WAVELENGTHS:
+        extra = price(observations.n, wavelength)
+        if extra >= best.total:
+            continue
+        found = _at_wavelength(observations, density, plain, penalty, wavelength)
+        if found.total + extra < best.total:
+            best = Drifted(path=found.path, drift=found.drift, total=found.total + extra)
+    return best
+
+
+def _at_wavelength(
+    observations: Observations, density: Density, plain: LevelPath, penalty: float, wavelength: float
+) -> Drifted:
+    lam = (wavelength / (2.0 * np.pi)) ** 4
+    path, drift = plain, np.zeros(observations.n)
+    best = Drifted(path=plain, drift=None, total=np.inf)
+    for _ in range(_ROUNDS):
+        residual = (observations.centre - drift - path.per_commit()) / observations.scale
+        sigma = max(MAD_TO_SIGMA * float(np.median(np.abs(residual))), 1e-3 * observations.commit_sigma)
+        weight = 5.0 / (4.0 + (residual / sigma) ** 2) / observations.scale**2
+        drift = _fit(observations.centre, weight, path.jumps, lam, sigma, penalty)
+        again = find_path(observations, density, penalty=penalty, drift=drift)
+        if again.cost < best.total:
+            best = Drifted(path=again, drift=drift, total=again.cost)
+        same = np.array_equal(again.jumps, path.jumps)
+        path = again
+        if same:
+            break
+    return best
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _fit(x: Floats, weight: Floats, jumps: Ints, lam: float, sigma: float, penalty: float) -> Floats:
+    """f of  min sum w (x - Z delta - f)^2 + lam |D2 f|^2,  weakest jumps dropped while z^2 / 2 < penalty.
+
+    Partially linear smoothing spline in its discrete (Whittaker-Henderson) form: f = S (x - Z delta) with
+    S = (W + lam D2' D2)^-1 W, delta from Z' W (I - S) Z. A jump is dropped by a downdate of the inverse, so the
+    banded matrix is factored once.
+    """
+    n = len(x)
+    k = len(jumps)
+    diagonal, first, second = _factor(weight, lam)
+    smooth = _solve(diagonal, first, second, weight * x)
+    shapes = np.zeros((k, n))
+    for j in range(k):
+        column = np.zeros(n)
+        column[jumps[j] :] = weight[jumps[j] :]
+        shapes[j] = _solve(diagonal, first, second, column)
+    normal = np.zeros((k, k))
+    right = np.zeros(k)
+    for j in range(k):
+        tail = 0.0
+        mark = k - 1
+        for t in range(n - 1, -1, -1):
+            step = 1.0 if t >= jumps[j] else 0.0
+            tail += weight[t] * (step - shapes[j, t])
+            while mark >= 0 and jumps[mark] == t:
+                normal[mark, j] = tail
+                mark -= 1
+    tail = 0.0
+    mark = k - 1
+    for t in range(n - 1, -1, -1):
+        tail += weight[t] * (x[t] - smooth[t])
+        while mark >= 0 and jumps[mark] == t:
+            right[mark] = tail
+            mark -= 1
+    for j in range(k):
+        normal[j, j] += 1e-9
+    inverse = normal.copy()
+    if k:
+        inverse[:] = np.linalg.inv(normal)
+    delta = np.zeros(k)
+    for j in range(k):
+        for i in range(k):
+            delta[j] += inverse[j, i] * right[i]
+    kept = np.ones(k, dtype=np.bool_)
+    while kept.any():
+        weakest = -1
+        least = np.inf
+        for j in range(k):
+            if kept[j]:
+                z2 = delta[j] ** 2 / max(inverse[j, j], 1e-300) / sigma**2
+                if z2 < least:
+                    least = z2
+                    weakest = j
+        if least / 2.0 >= penalty:
+            break
+        kept[weakest] = False
+        pivot = inverse[weakest, weakest]
+        column = inverse[:, weakest].copy()
+        delta -= column * (delta[weakest] / pivot)
+        inverse -= np.outer(column, column) / pivot
+        delta[weakest] = 0.0
+    for j in range(k):
+        if kept[j]:
+            smooth -= delta[j] * shapes[j]
+    return smooth - np.mean(smooth)
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _factor(weight: Floats, lam: float) -> tuple[Floats, Floats, Floats]:
+    """L D L' of the pentadiagonal matrix diag(weight) + lam D2' D2: D, first and second subdiagonal of L."""
+    n = len(weight)
+    main = weight.copy()
+    off1 = np.zeros(n)
+    off2 = np.zeros(n)
+    for t in range(n - 2):
+        main[t] += lam
+        main[t + 1] += 4.0 * lam
+        main[t + 2] += lam
+        off1[t] -= 2.0 * lam
+        off1[t + 1] -= 2.0 * lam
+        off2[t] += lam
+    diagonal = np.empty(n)
+    first = np.zeros(n)
+    second = np.zeros(n)
+    for t in range(n):
+        diagonal[t] = main[t]
+        if t >= 1:
+            diagonal[t] -= first[t - 1] ** 2 * diagonal[t - 1]
+        if t >= 2:
+            diagonal[t] -= second[t - 2] ** 2 * diagonal[t - 2]
+        carry = first[t - 1] * second[t - 1] * diagonal[t - 1] if t >= 1 else 0.0
+        first[t] = (off1[t] - carry) / diagonal[t]
+        second[t] = off2[t] / diagonal[t]
+    return diagonal, first, second
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _solve(diagonal: Floats, first: Floats, second: Floats, right: Floats) -> Floats:
+    n = len(right)
+    x = right.copy()
+    for t in range(1, n):
+        x[t] -= first[t - 1] * x[t - 1]
+        if t >= 2:
+            x[t] -= second[t - 2] * x[t - 2]
+    for t in range(n - 1, -1, -1):
+        x[t] /= diagonal[t]
+        if t + 1 < n:
+            x[t] -= first[t] * x[t + 1]
+        if t + 2 < n:
+            x[t] -= second[t] * x[t + 2]
+    return x

@@ -1,0 +1,100 @@
+"""The order of the ideas: observe, draw the path, explain it away by drift or correlation, screen what is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from perfdb.stats.detect.autocorrelation import with_autocorrelation
+from perfdb.stats.detect.counters import counter_bounds
+from perfdb.stats.detect.density import LEARN_FROM_LAUNCHES, Density, learned, student
+from perfdb.stats.detect.drift import Drifted, with_drift
+from perfdb.stats.detect.history import Floats
+from perfdb.stats.detect.launches import MAD_TO_SIGMA, Observations
+from perfdb.stats.detect.path import LevelPath, find_path
+from perfdb.stats.detect.screen import (
+    Episode,
+    Segment,
+    segments_of,
+    take_out_episodes,
+    without_newest,
+    without_noise_changes,
+    without_trends,
+)
+
+LEAST_COMMITS = 3
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """segments: the levels that lasted. flat: centres without drift. sigma: their noise at scale 1 (0: exact)."""
+
+    segments: list[Segment]
+    episodes: list[Episode]
+    flat: Floats
+    sigma: float
+    phi: float
+
+
+def jump_price(n: int) -> float:
+    """Nats that a jump must save. The second term is for a noise level that few commits leave uncertain."""
+    return 11.5 + 200.0 / n
+
+
+def analyse(observations: Observations, *, deterministic: bool) -> Analysis:
+    n = observations.n
+    centre = observations.centre
+    if n < LEAST_COMMITS and not deterministic:
+        return Analysis([Segment(0, n, 0.0)], [], centre, observations.commit_sigma, 0.0)
+    if observations.commit_sigma <= 0.0:
+        return _analyse_counter(centre, deterministic=deterministic)
+    penalty = jump_price(n)
+    drawn, phi = _draw(observations, penalty)
+    flat = centre if drawn.drift is None else centre - drawn.drift
+    residual = (flat - drawn.path.per_commit()) / observations.scale
+    sigma = max(MAD_TO_SIGMA * float(np.median(np.abs(residual))), 0.5 * observations.commit_sigma)
+    segments = segments_of(drawn.path.bounds, drawn.path.level)
+    segments, episodes = take_out_episodes(segments, observations.commit_sigma)
+    segments = without_noise_changes(segments, observations.scale, observations.commit_sigma)
+    if drawn.drift is None:
+        segments = without_trends(segments, centre, observations.scale, sigma)
+    segments = without_newest(segments, episodes)
+    return Analysis(segments, episodes, flat, sigma, phi)
+
+
+def fitted_level(observations: Observations) -> Floats:
+    """Level and drift at each commit without the noise: what a sentinel says of its machine."""
+    if observations.n < LEAST_COMMITS or observations.commit_sigma <= 0.0:
+        return observations.centre
+    drawn, _ = _draw(observations, jump_price(observations.n))
+    return drawn.path.per_commit() + (0.0 if drawn.drift is None else drawn.drift)
+
+
+def _analyse_counter(centre: Floats, *, deterministic: bool) -> Analysis:
+    bounds = counter_bounds(centre, jump_price(len(centre)), deterministic=deterministic)
+    level = np.array([np.median(centre[a:b]) for a, b in pairwise(bounds)])
+    segments = segments_of(bounds, level)
+    episodes: list[Episode] = []
+    if not deterministic:
+        segments, episodes = take_out_episodes(segments, 0.0)
+        segments = without_newest(segments, episodes)
+    return Analysis(segments, episodes, centre, 0.0, 0.0)
+
+
+def _draw(observations: Observations, penalty: float) -> tuple[Drifted, float]:
+    density = student(observations.sigma)
+    path = find_path(observations, density, penalty=1.5 * penalty)
+    if len(observations.value) >= LEARN_FROM_LAUNCHES:
+        density = _learn(observations, path)
+    path = find_path(observations, density, penalty=penalty)
+    drawn = with_drift(observations, density, path, penalty)
+    found = with_autocorrelation(observations, density, drawn, penalty)
+    return found.drawn, found.phi
+
+
+def _learn(observations: Observations, path: LevelPath) -> Density:
+    commit = observations.commit
+    residual = (observations.value - path.per_commit()[commit]) / observations.scale[commit]
+    return learned(residual, observations.sigma)
