@@ -18,7 +18,7 @@ from perfdb.config.addresses import broker_url, database_settings
 from perfdb.local.account import server_account
 from perfdb.local.command import as_account
 from perfdb.local.postgres import PostgresServer
-from perfdb.local.state import prepare
+from perfdb.local.state import StateFolder, prepare
 from perfdb.local.valkey import ValkeyServer
 
 _START_TIMEOUT_S = 60.0
@@ -42,7 +42,8 @@ def database_url(services_folder: Path) -> Iterator[str]:
         yield given
         return
     account = server_account()
-    state = prepare(requested=services_folder / "state", account=account)
+    state = StateFolder(services_folder / "state")
+    prepare(state, account=account)
     server = PostgresServer(
         folder=state.postgres, socket_folder=state.postgres_socket_folder, account=account, durable=False
     )
@@ -89,7 +90,7 @@ def django_db_modify_db_settings(
     from perfdb.config.celery import app
 
     _redirect(settings, database_url=database_url, redis_url=redis_url)
-    app.conf.broker_url = settings.CELERY_BROKER_URL
+    app.conf.update(broker_url=settings.CELERY_BROKER_URL)
 
 
 def _redirect(settings: LazySettings, *, database_url: str, redis_url: str) -> None:

@@ -20,7 +20,7 @@ class InboxEmailBackend(BaseEmailBackend):
         inbox = open_inbox(Path(settings.EMAIL_INBOX))
         addressed = [message for message in email_messages if message.recipients()]
         for message in addressed:
-            inbox.add(message.message().as_bytes(linesep="\r\n"))
+            inbox.add(message.message().as_bytes())
         return len(addressed)
 
 

@@ -31,6 +31,7 @@ def main(arguments: list[str]) -> None:
         os.setgroups([])
         os.setgid(options.gid)
         os.setuid(options.uid)
+        os.chdir("/")  # where we were may be closed to this user
     if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, options.death_signal, 0, 0, 0) != 0:
         sys.exit("launch: prctl(PR_SET_PDEATHSIG) failed")
     if os.getppid() != options.parent:

@@ -85,7 +85,6 @@ class PostgresServer:
             capture_output=True,
             text=True,
             check=False,
-            cwd="/",
         )
         if done.returncode != 0:
             raise PostgresError(f"initdb failed in {self.folder}:\n{done.stdout}{done.stderr}")

@@ -26,7 +26,11 @@ class StateError(Exception):
 
 @dataclass(frozen=True)
 class StateFolder:
-    """Paths below one resolved folder. Constructing it touches no disk; `prepare` makes the folder."""
+    """Paths below one absolute folder, which may be a link. Constructing it touches no disk.
+
+    The link is not followed in any path here: a process that read its settings before the first `up` made
+    the folder must find the sockets too.
+    """
 
     path: Path
 
@@ -83,10 +87,11 @@ class StateFolder:
         return f"unix://{self.valkey_socket}?db=0"
 
     def _socket_folder(self, preferred: Path) -> Path:
-        if len(os.fsencode(preferred)) <= _SOCKET_FOLDER_MAX_BYTES:
+        longest = max(len(os.fsencode(preferred)), len(os.fsencode(preferred.resolve())))
+        if longest <= _SOCKET_FOLDER_MAX_BYTES:
             return preferred
         name = hashlib.sha256(os.fsencode(preferred)).hexdigest()[:16]
-        return Path("/tmp") / f"perfdb-{name}"  # noqa: S108  (own_private_folder refuses a planted one)
+        return Path(f"/tmp/perfdb-{name}")  # noqa: S108  (own_private_folder refuses a planted one)
 
     def secret_key(self) -> str | None:
         """The installation's secret key, or None before the first `up` made one."""
@@ -97,60 +102,68 @@ class StateFolder:
 
 
 def locate(*, checkout: Path) -> StateFolder:
-    """The state folder of this checkout: `PERFDB_STATE` if set, else `.perfdb`; links are followed."""
-    named = os.environ.get(FOLDER_VARIABLE)
-    return StateFolder(Path(named or checkout / ".perfdb").absolute().resolve())
+    """The state folder of this checkout: `PERFDB_STATE` if set, else `.perfdb`."""
+    named = Path(os.environ.get(FOLDER_VARIABLE) or checkout / ".perfdb").absolute()
+    return StateFolder(named.parent.resolve() / named.name)
 
 
-def prepare(*, requested: Path, account: Account | None) -> StateFolder:
-    """Make the folder and its secret key; `account`, where given, will be able to enter it.
+def prepare(folder: StateFolder, *, account: Account | None) -> None:
+    """Make the folders; `account`, where given, will be able to enter and own the database's.
 
     A folder that the account cannot enter (a checkout under root's home) is made under /var/lib/perfdb
-    instead and linked from `requested`.
+    instead and linked from where it was asked for.
 
     Raises:
         StateError: the folder cannot be made or written, belongs to another user, or holds data where
             the account cannot enter.
     """
     try:
-        folder = StateFolder(_real_folder(requested.absolute(), account))
-        own_private_folder(folder.path, mode=0o711 if account else 0o700)
+        _relocate_if_closed(folder.path, account)
+        own_private_folder(folder.path.resolve(), mode=0o711 if account else 0o700)
         for child in (folder.logs, folder.run, folder.valkey, folder.valkey_socket.parent):
             own_private_folder(child)
         for child in (folder.postgres, folder.postgres_socket_folder):
             own_private_folder(child, owner=account)
-        _make_secret_key(folder)
     except OSError as error:
-        where = error.filename or requested
+        where = error.filename or folder.path
         raise StateError(
             f"cannot use {where} for data: {error.strerror}. Make it writable, or name another folder in "
             f"{FOLDER_VARIABLE}."
         ) from error
-    return folder
 
 
 def own_private_folder(path: Path, *, mode: int = 0o700, owner: Account | None = None) -> None:
-    """Make `path` a real directory of `owner` (default: us) that others cannot read; refuse anybody else's."""
+    """Make `path` a directory of `owner` (default: us) that others cannot read; refuse anybody else's."""
     uid = owner.uid if owner else os.geteuid()
-    path.mkdir(parents=True, exist_ok=True, mode=mode)
+    if not path.exists():
+        path.mkdir(parents=True)
+        if owner:
+            os.chown(path, owner.uid, owner.gid)
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
         raise StateError(f"{path} is not a directory")
     if status.st_uid != uid:
-        if os.geteuid() != 0 or any(path.iterdir()):
-            raise StateError(
-                f"{path} belongs to user id {status.st_uid}, not {uid}. Run perfdb as that user, or name "
-                f"another folder in {FOLDER_VARIABLE}."
-            )
-        os.chown(path, uid, owner.gid if owner else 0)
+        raise StateError(
+            f"{path} belongs to user id {status.st_uid}, not {uid}. Run perfdb as that user, or name "
+            f"another folder in {FOLDER_VARIABLE}."
+        )
     if stat.S_IMODE(status.st_mode) != mode:
         path.chmod(mode)
 
 
-def _real_folder(requested: Path, account: Account | None) -> Path:
-    resolved = requested.resolve()
-    if account is None or account.can_enter(resolved):
-        return resolved
+def make_secret_key(folder: StateFolder) -> None:
+    """Make the secret key unless there is one. For the holder of the lock only."""
+    if folder.secret_key() is not None:
+        return
+    handle, name = tempfile.mkstemp(dir=folder.path, prefix=".secret_key-")
+    with os.fdopen(handle, "w", encoding="ascii") as stream:
+        stream.write(secrets.token_urlsafe(50))
+    Path(name).rename(folder.secret_key_file)
+
+
+def _relocate_if_closed(requested: Path, account: Account | None) -> None:
+    if account is None or account.can_enter(requested):
+        return
     if requested.is_symlink() or (requested.exists() and any(requested.iterdir())):
         raise StateError(
             f"{requested} holds data, but the database's account {account.name!r} cannot enter it. Open the "
@@ -158,18 +171,9 @@ def _real_folder(requested: Path, account: Account | None) -> Path:
         )
     RELOCATED_ROOT.mkdir(parents=True, exist_ok=True, mode=0o711)
     # A fresh name each time: data left by an earlier checkout at the same path must not be adopted.
-    moved = Path(tempfile.mkdtemp(prefix=f"{requested.parent.name}-", dir=RELOCATED_ROOT))
+    moved = Path(tempfile.mkdtemp(prefix=f"{requested.parent.name[:20]}-", dir=RELOCATED_ROOT))
+    moved.chmod(0o711)
     if requested.exists():
         requested.rmdir()
     requested.parent.mkdir(parents=True, exist_ok=True)
     requested.symlink_to(moved)
-    return moved
-
-
-def _make_secret_key(folder: StateFolder) -> None:
-    if folder.secret_key() is not None:
-        return
-    handle, name = tempfile.mkstemp(dir=folder.path, prefix=".secret_key-")
-    with os.fdopen(handle, "w", encoding="ascii") as stream:
-        stream.write(secrets.token_urlsafe(50))
-    Path(name).rename(folder.secret_key_file)
