@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -17,11 +18,36 @@ CONFINE = Path(__file__).with_name("confine.py")
 
 # Variables that reach the project's code; everything else (tokens above all) stays outside.
 ALLOWED_VARIABLES = frozenset(
-    "PATH HOME USER LANG LC_ALL TZ TMPDIR LD_LIBRARY_PATH CC CXX CUDA_HOME CUDA_PATH CUDA_CACHE_PATH "
-    "CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES TRITON_CACHE_DIR "
-    "TRITON_PTXAS_PATH TORCHINDUCTOR_CACHE_DIR XDG_CACHE_HOME HF_HOME NCCL_NVLS_ENABLE "
-    "TORCH_SYMM_MEM_DISABLE_MULTICAST NVSHMEM_DISABLE_NVLS PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF "
-    "MALLOC_ARENA_MAX MALLOC_CONF".split()
+    {
+        "PATH",
+        "HOME",
+        "USER",
+        "LANG",
+        "LC_ALL",
+        "TZ",
+        "TMPDIR",
+        "LD_LIBRARY_PATH",
+        "CC",
+        "CXX",
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "CUDA_CACHE_PATH",
+        "CUDA_VISIBLE_DEVICES",
+        "NVIDIA_VISIBLE_DEVICES",
+        "NVIDIA_DRIVER_CAPABILITIES",
+        "TRITON_CACHE_DIR",
+        "TRITON_PTXAS_PATH",
+        "TORCHINDUCTOR_CACHE_DIR",
+        "XDG_CACHE_HOME",
+        "HF_HOME",
+        "NCCL_NVLS_ENABLE",
+        "TORCH_SYMM_MEM_DISABLE_MULTICAST",
+        "NVSHMEM_DISABLE_NVLS",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "PYTORCH_ALLOC_CONF",
+        "MALLOC_ARENA_MAX",
+        "MALLOC_CONF",
+    }
 )
 
 
@@ -50,13 +76,21 @@ def start(
     stdout: int | IO[bytes] = subprocess.DEVNULL,
     stderr: int | IO[bytes] = subprocess.STDOUT,
     pass_fds: Sequence[int] = (),
+    started_fd: int | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start `argv` (never a shell) in `root`, in a session and process group of its own.
 
+    `started_fd`: a descriptor that receives `time.monotonic_ns()` (native 8 bytes) just before `argv` runs.
     It dies with the thread that starts it. What cannot be executed ends with exit status 126 or 127 and a
     line on standard error. End it with `stop`.
     """
-    limits = json.dumps({"cpus": list(cpus) if cpus else None, "memory_bytes": memory_limit_bytes})
+    limits = json.dumps(
+        {
+            "cpus": list(cpus) if cpus else None,
+            "memory_bytes": memory_limit_bytes,
+            "started_fd": started_fd,
+        }
+    )
     return subprocess.Popen(  # noqa: S603  (an argument list, never a shell)
         [sys.executable, "-I", "-S", str(CONFINE), limits, *argv],
         cwd=root,
@@ -64,7 +98,7 @@ def start(
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=stderr,
-        pass_fds=tuple(pass_fds),
+        pass_fds=(*pass_fds, *([] if started_fd is None else [started_fd])),
         start_new_session=True,
     )
 
@@ -84,3 +118,36 @@ def stop(process: subprocess.Popen[bytes], *, grace_s: float = 0.0) -> int:
 def _signal_group(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, number)
+
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> None:
+    """Become the parent of processes that a benchmark leaves behind in sessions of their own."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def kill_orphans() -> None:
+    """Kill every child of this process, until none is left. Only for a process whose children are all ours."""
+    while children := _children(os.getpid()):
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in children:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _children(parent: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            stat = (entry / "stat").read_text()
+        except OSError:
+            continue
+        if int(stat.rpartition(")")[2].split()[1]) == parent:
+            found.append(int(entry.name))
+    return found
