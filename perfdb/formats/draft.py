@@ -1,0 +1,326 @@
+"""What readers build a Reading with: checked values, stable names, items that fail alone.
+
+A reader walks its file inside `with draft.item(at):` blocks. An ItemError in a block rejects that item and the
+rest goes on; a FormatError ends the reading, and nothing of it is returned.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from perfdb.formats.errors import ItemError
+from perfdb.formats.reading import (
+    BenchmarkReading,
+    CommitReading,
+    EnvironmentReading,
+    MetricReading,
+    Number,
+    Params,
+    Reading,
+    Rejection,
+    identity,
+)
+from perfdb.units import direction, lookup
+
+MAX_NAME_CHARS = 2000
+MAX_REJECTIONS = 1000
+_T = TypeVar("_T")
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{4,}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+def convert(value: Any, into: type[_T], at: str = "") -> _T:
+    """`value` as a msgspec Struct. Raises ItemError naming the path of what does not fit."""
+    try:
+        return msgspec.convert(value, into)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at ")
+        raise ItemError(_lower_first(reason), at + path.strip("`").removeprefix("$")) from None
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def finite(value: Any, at: str = "") -> Number:
+    """`value` if it is a number that a double holds. Raises ItemError for anything else, also true and "3"."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ItemError(f"expected a number, got {shown(value)}", at)
+    try:
+        usable = math.isfinite(float(value))
+    except OverflowError:
+        usable = False
+    if not usable:
+        raise ItemError(f"not a finite number: {shown(value)}", at)
+    return value
+
+
+def parse_number(text: str, at: str = "") -> Number:
+    """A number written as text; thousands separators are taken out. Raises ItemError."""
+    cleaned = text.strip()
+    if re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", cleaned):
+        cleaned = cleaned.replace(",", "")
+    if re.fullmatch(r"[+-]?\d{1,300}", cleaned):
+        return finite(int(cleaned), at)
+    if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", cleaned):
+        raise ItemError(f"expected a number, got {shown(text)}", at)
+    return finite(float(cleaned), at)
+
+
+def shown(value: Any) -> str:
+    """A value as an error message shows it: short, and for containers only their kind."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "an array"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = repr(value) if isinstance(value, (str, float)) else "a very large integer"
+    if isinstance(value, int) and abs(value) < 10**30:
+        text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def clean(text: str) -> str:
+    """Text that a database and a terminal take: control characters and lone surrogates are replaced."""
+    return _CONTROL.sub("�", text)
+
+
+def stable(text: str) -> str:
+    """A name without memory addresses, which change from run to run."""
+    return _ADDRESS.sub("", clean(text))
+
+
+def metric(
+    name: str,
+    unit: str,
+    *,
+    lower_is_better: bool | Literal["unit"] | None = "unit",
+    launches: Sequence[Sequence[Any]] = ((),),
+    value: Any = None,
+    statistic: str = "median",
+    zero_allowed: bool = False,
+    **marks: Any,
+) -> MetricReading:
+    """A checked metric. Raises ItemError for a number that is not finite and for a time that cannot be.
+
+    lower_is_better: "unit" takes the direction of the unit. A duration of zero or less is impossible and would
+    pass every upper bound; `zero_allowed` is for phases that may take no time at all.
+    """
+    known = lookup(unit)
+    checked = tuple(tuple(finite(sample, name) for sample in samples) for samples in launches)
+    headline = None if value is None else finite(value, name)
+    if known.family.split("/")[0] == "time":
+        for number in (headline, *(sample for samples in checked for sample in samples)):
+            if number is not None and (number < 0 or (number == 0 and not zero_allowed)):
+                raise ItemError(f"{number} {unit} is no possible duration", name)
+    lower = direction(unit) if lower_is_better == "unit" else lower_is_better
+    return MetricReading(
+        clean(name), clean(unit), lower, launches=checked, value=headline, statistic=statistic, **marks
+    )
+
+
+@dataclass
+class _Entry:
+    reading: BenchmarkReading
+    metrics: dict[str, MetricReading]
+
+
+@dataclass
+class Draft:
+    """A reading in the making. Not thread-safe, used by one reader once."""
+
+    format: str
+    klass: dict[str, Any] = field(default_factory=dict)
+    boundary: dict[str, Any] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)
+    commit: CommitReading | None = None
+    started_at: str | None = None
+    warnings: list[str] = field(default_factory=list)
+    rejected: list[Rejection] = field(default_factory=list)
+    _entries: dict[str, _Entry] = field(default_factory=dict)
+    _names: set[str] = field(default_factory=set)
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def reject(self, at: str, reason: str, name: str | None = None) -> None:
+        self.rejected.append(Rejection(clean(at), clean(reason), None if name is None else clean(name)))
+
+    @contextmanager
+    def item(self, at: str, name: str | None = None) -> Iterator[None]:
+        """Reject what fails inside, and go on after."""
+        try:
+            yield
+        except ItemError as error:
+            where = error.at if error.at.startswith(at) else " ".join(part for part in (at, error.at) if part)
+            self.reject(where, error.reason, name)
+
+    def metrics(self, at: str, *builders: Any) -> list[MetricReading]:
+        """The metrics that the callables give; one that fails is rejected alone."""
+        made: list[MetricReading] = []
+        for build in builders:
+            with self.item(at):
+                result = build()
+                if result is not None:
+                    made.append(result)
+        return made
+
+    def add(
+        self,
+        name: str,
+        metrics: Sequence[MetricReading] = (),
+        *,
+        params: Params | None = None,
+        repeat: Literal["samples", "launches", "conflict"] = "conflict",
+        **rest: Any,
+    ) -> None:
+        """Add a benchmark, or what a repeat of it adds: more samples of its launch, or one more launch.
+
+        Raises ItemError for an unusable name and, under "conflict", for an identity given twice: a second
+        result never overwrites the first.
+        """
+        if not name.strip():
+            raise ItemError("a benchmark without a name")
+        if len(name) > MAX_NAME_CHARS:
+            raise ItemError(f"a name of {len(name)} characters; {MAX_NAME_CHARS} are allowed")
+        reading = BenchmarkReading(stable(name.strip()), _stable_params(params or {}), **rest)
+        key = identity(reading.name, reading.params, reading.version)
+        known = self._entries.get(key)
+        if known is None:
+            self._entries[key] = _Entry(reading, _by_name(metrics))
+            self._names.add(reading.name)
+            return
+        if repeat == "conflict":
+            raise ItemError(
+                f"{reading.name}: the same benchmark and parameters a second time; the first is kept"
+            )
+        known.reading = _worse(known.reading, reading)
+        for each in metrics:
+            old = known.metrics.get(each.name)
+            known.metrics[each.name] = (
+                each if old is None else _joined(old, each, by_launch=repeat == "launches")
+            )
+
+    def has(self, name: str) -> bool:
+        """Whether a benchmark of this name is there already, at whatever parameters."""
+        return stable(name.strip()) in self._names
+
+    def finish(self) -> Reading:
+        """The finished reading: headlines filled in, text cleaned, an empty one warned of."""
+        benchmarks = tuple(_finished(entry) for entry in self._entries.values())
+        if not benchmarks:
+            self.warn("no benchmark in this file: that is not a pass")
+        rejected = self.rejected
+        if len(rejected) > MAX_REJECTIONS:
+            left_out = len(rejected) - MAX_REJECTIONS
+            rejected = [*rejected[:MAX_REJECTIONS], Rejection("", f"and {left_out} more items rejected")]
+        return Reading(
+            format=self.format,
+            environment=EnvironmentReading(_tidy(self.klass), _tidy(self.boundary), _tidy(self.info)),
+            commit=self.commit,
+            benchmarks=benchmarks,
+            warnings=tuple(clean(warning) for warning in self.warnings),
+            rejected=tuple(rejected),
+            started_at=self.started_at,
+        )
+
+
+def _by_name(metrics: Sequence[MetricReading]) -> dict[str, MetricReading]:
+    named: dict[str, MetricReading] = {}
+    for each in metrics:
+        if each.name in named:
+            raise ItemError(f"metric {each.name} given twice")
+        named[each.name] = each
+    return named
+
+
+def _worse(first: BenchmarkReading, second: BenchmarkReading) -> BenchmarkReading:
+    """One failed repeat makes the benchmark failed."""
+    notes = (*first.notes, *(note for note in second.notes if note not in first.notes))
+    if first.status == "ok" and second.status != "ok":
+        return replace(first, status=second.status, reason=second.reason, notes=notes)
+    return replace(first, notes=notes)
+
+
+def _joined(old: MetricReading, new: MetricReading, *, by_launch: bool) -> MetricReading:
+    if lookup(old.unit).family != lookup(new.unit).family:
+        raise ItemError(f"{old.name}: unit {new.unit!r} after {old.unit!r} for the same benchmark")
+    if old.unit != new.unit:
+        raise ItemError(f"{old.name}: unit changes from {old.unit!r} to {new.unit!r} between repeats")
+    flagged = (*old.flagged, *new.flagged)
+    partial = old.partial or new.partial
+    if not by_launch:
+        samples = (*old.launches[0], *new.launches[0])
+        return replace(old, launches=(samples,), value=None, flagged=flagged, partial=partial)
+    values = (*_values(old), *_values(new))
+    return replace(
+        old,
+        launches=(*old.launches, *new.launches),
+        launch_values=values,
+        value=statistics.median(values),
+        flagged=flagged,
+        partial=partial,
+    )
+
+
+def _values(reading: MetricReading) -> tuple[Number, ...]:
+    if reading.launch_values:
+        return reading.launch_values
+    if reading.value is not None:
+        return (reading.value,)
+    return tuple(statistics.median(samples) for samples in reading.launches if samples)
+
+
+def _finished(entry: _Entry) -> BenchmarkReading:
+    metrics = tuple(
+        each
+        if each.value is not None or not any(each.launches)
+        else replace(
+            each, value=statistics.median(statistics.median(samples) for samples in each.launches if samples)
+        )
+        for each in entry.metrics.values()
+    )
+    reading = replace(
+        entry.reading,
+        metrics=metrics,
+        notes=tuple(clean(note) for note in entry.reading.notes),
+        reason=clean(entry.reading.reason),
+        info=_tidy(entry.reading.info),
+    )
+    if reading.status == "ok" and not metrics:
+        return replace(reading, status="invalid", reason="no usable metric")
+    return reading
+
+
+def _stable_params(params: Params) -> Params:
+    made: Params = {}
+    for key, value in params.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            value = "inf" if value > 0 else "-inf" if value < 0 else "nan"
+        made[clean(key)] = stable(value) if isinstance(value, str) else value
+    return made
+
+
+def _tidy(value: Any) -> Any:
+    """Descriptive data fit for storage: text cleaned, numbers that JSON cannot hold as text, nulls left out."""
+    if isinstance(value, dict):
+        return {clean(str(key)): _tidy(each) for key, each in value.items() if each is not None}
+    if isinstance(value, (list, tuple)):
+        return [_tidy(each) for each in value]
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, int) and abs(value) >= 2**63:
+        return str(value) if abs(value) < 10**30 else "a very large integer"
+    return value
