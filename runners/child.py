@@ -22,6 +22,7 @@ from typing import Any
 
 from .channel import Sender, run_to_wire
 from .context import Context
+from .integrity import Seal
 from .loading import CaseError
 from .result import CaseSpec, MetricSpec, RunResult, Status
 
@@ -46,19 +47,26 @@ def main(arguments: list[str]) -> int:
         request = json.load(stream)
     os.set_inheritable(channel_fd, False)  # noqa: FBT003  (positional-only)
     sender = Sender(channel_fd, bytes.fromhex(request.pop("key")))
-    sys.path.insert(0, request["root"])
+    if request["project"]:
+        sys.path.insert(0, request["root"])
+    cases = [(position, _case(raw)) for position, raw in request["cases"]]
+    for tier in {case.tier for _, case in cases} & set(TIER_MODULES):
+        # The harness, with all that it calls, is bound before any candidate code is imported.
+        importlib.import_module(f".{TIER_MODULES[tier]}", __package__)
+    seal = Seal(str(__package__))
     send, collect, write, marker = sender.send, gc.collect, os.write, request.pop("marker")
     if request["sentinel"]:
         send({"sentinel": "before", "values": _sentinel(request)})
-    for position, raw in request["cases"]:
-        case = _case(raw)
+    for position, case in cases:
         # Output and results travel on two pipes; the marker tells which output belongs to this case.
         write(1, f"\n{marker}{position}\n".encode())
         send({"begin": position})
         run = run_guarded(case, _context(case, request), limit=_memory_limit(case, request["device"]))
+        if run.status is Status.OK and (broken := seal.broken()):
+            run = dataclasses.replace(run, status=Status.INCORRECT, reason=broken, measurements=[])
         send({"end": position, "run": run_to_wire(run)})
         collect()
-        if run.status in (Status.ERROR, Status.OOM):
+        if run.status in (Status.ERROR, Status.OOM) or seal.broken():
             # What failed may have left the process unfit; the parent goes on with a fresh one.
             return 0
     if request["sentinel"] and request["cases"]:

@@ -34,7 +34,7 @@ ELEMENT_FACTOR = 8.0
 PLAIN_RTOL = 1e-9
 
 
-class WrongResult(RuntimeError):  # noqa: N818  (a finding about the candidate, not a fault of ours)
+class WrongResult(RuntimeError):
     """The candidate's output is wrong; the message says where and by how much."""
 
 

@@ -85,7 +85,7 @@ def project_versions(
     """
     argv = [python, "-P", str(bootstrap), "versions"]
     try:
-        done = subprocess.run(  # noqa: S603  (an argument list, never a shell)
+        done = subprocess.run(
             argv, cwd=root, env=dict(environment), capture_output=True, timeout=timeout_s, check=False
         )
     except OSError as error:

@@ -31,7 +31,11 @@ SHUTDOWN_S = 60.0
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What all cases of a launch share. `python`: interpreter of the child. Other words as in Context."""
+    """What all cases of a launch share. Other words as in Context.
+
+    python: interpreter of the child. own_code: the child runs the harness's code only (a replay's client), so
+    the project's root stays off its import path and it stays off the cores that its server is pinned to.
+    """
 
     root: Path
     python: str
@@ -42,6 +46,7 @@ class Surroundings:
     environment: Mapping[str, str]
     cpus: tuple[int, ...] | None = None
     sentinel: bool = False
+    own_code: bool = False
 
 
 @dataclass
@@ -140,6 +145,7 @@ class _Child:
             "key": self._key.hex(),
             "marker": self._marker,
             "root": str(surroundings.root),
+            "project": not surroundings.own_code,
             "python": surroundings.project_python,
             "device": surroundings.device,
             "seed": surroundings.seed,
@@ -161,7 +167,7 @@ class _Child:
             [surroundings.python, "-P", str(BOOTSTRAP), "child", str(request_fd), str(channel_fd)],
             root=surroundings.root,
             environment=surroundings.environment,
-            cpus=surroundings.cpus,
+            cpus=None if surroundings.own_code else surroundings.cpus,
             stdout=output_fd,
             stderr=output_fd,
             pass_fds=(request_fd, channel_fd),

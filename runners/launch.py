@@ -143,6 +143,7 @@ def _run_all(request: LaunchRequest, order: list[int], surroundings: Surrounding
         child = dataclasses.replace(
             surroundings,
             python=sys.executable if home == "harness" else surroundings.python,
+            own_code=home == "harness",
             sentinel=wants_sentinel and home == "project",
         )
         part = run_cases(cases, child)
@@ -186,7 +187,7 @@ def _check(request: LaunchRequest) -> None:
     for case in request.cases:
         if case.timeout_s <= 0:
             raise WireError(f"launch request: {case.benchmark}: timeout_s must be positive")
-        if case.tier != "replay" and (case.entry is None) == (case.command is None):
+        if case.tier in ("micro", "step") and (case.entry is None) == (case.command is None):
             raise WireError(f"launch request: {case.benchmark}: exactly one of entry and command is needed")
 
 

@@ -17,7 +17,7 @@ DEFAULT_WAIT_S = 900.0
 _POLL_S = 0.05
 
 
-class Busy(RuntimeError):  # noqa: N818  (a state of the machine rather than a fault)
+class Busy(RuntimeError):
     """Another measurement holds the GPU or the cores, and went on for longer than we wait."""
 
 

@@ -30,7 +30,7 @@ _VIOLATIONS = {
 }
 
 
-class GpuLost(RuntimeError):  # noqa: N818  (what the driver calls it)
+class GpuLost(RuntimeError):
     """The GPU fell off the bus while it was being read."""
 
 

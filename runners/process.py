@@ -91,7 +91,7 @@ def start(
             "started_fd": started_fd,
         }
     )
-    return subprocess.Popen(  # noqa: S603  (an argument list, never a shell)
+    return subprocess.Popen(
         [sys.executable, "-I", "-S", str(CONFINE), limits, *argv],
         cwd=root,
         env=dict(environment),

@@ -1,7 +1,8 @@
 """The step tier: one training or inference step, phase by phase, gated by its first losses.
 
 options: golden (JSON list of losses, a path relative to the root), reference ("module:function" run the same
-way), seed (default 0: the losses must not depend on the launch), warmup (steps before timing, default 3).
+way), steps (how many to time; default: until the median is precise), seed (default 0: the losses must not depend
+on the launch), losses (how many to compare with a reference, default 5), warmup (steps before timing, default 3).
 See docs/measuring.md for the contract.
 """
 
@@ -24,9 +25,9 @@ from .loading import CaseError, check_accepts, resolve
 from .memory import PeakMemory
 from .quantities import Kind, kind_of, measured
 from .result import CaseSpec, Measurement, RunResult, Status
-from .stopping import MedianPrecision
+from .stopping import FixedCount, MedianPrecision, Stopping
 
-KNOWN_OPTIONS = frozenset({"golden", "reference", "seed", "warmup", "losses"})
+KNOWN_OPTIONS = frozenset({"golden", "reference", "steps", "seed", "warmup", "losses"})
 DEFAULT_LOSSES = 5
 DEFAULT_WARMUP = 3
 DEFAULT_RTOL = 1e-3
@@ -115,7 +116,7 @@ def run_case(case: CaseSpec, context: Context) -> RunResult:
     )
     if wrong := _why_wrong(losses, expected, case):
         return dataclasses.replace(base, status=Status.INCORRECT, reason=wrong)
-    times = _sample(step, context)
+    times = _sample(step, context, steps=case.options.get("steps"))
     measurements = _measurements(case, step, times, memory.peak_bytes())
     reason = (
         "" if expected is not None else "no golden losses and no reference: this step has no correctness gate"
@@ -192,8 +193,10 @@ def _why_wrong(losses: Sequence[float | None], expected: list[float] | None, cas
     return ""
 
 
-def _sample(step: Step, context: Context) -> list[StepTimes]:
-    stopping = MedianPrecision(min_samples=MIN_SAMPLES, budget_s=context.budget_s)
+def _sample(step: Step, context: Context, *, steps: int | None) -> list[StepTimes]:
+    stopping: Stopping = MedianPrecision(min_samples=MIN_SAMPLES, budget_s=context.budget_s)
+    if steps is not None:
+        stopping = FixedCount(steps)
     times: list[StepTimes] = []
     totals: list[float] = []
     begun = perf_counter_ns()

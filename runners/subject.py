@@ -17,7 +17,7 @@ from .correctness import (
     tolerance_for,
 )
 from .loading import CaseError
-from .values import all_same_bits, cloned, doubled, is_numeric_block, leaves, mapped, same_bits
+from .values import all_same_bits, cloned, doubled, is_numeric_block, leaves, mapped, overwrite, same_bits
 
 
 @dataclass
@@ -50,6 +50,13 @@ class Subject:
     def slot(self, seed: int) -> Slot:
         args, kwargs = self.make(seed)
         return Slot(args, kwargs, cloned((args, kwargs)))
+
+    def refill(self, slot: Slot, seed: int) -> None:
+        """New contents for a slot, in the memory that it has where the shapes allow it."""
+        made = self.make(seed)
+        overwritten = overwrite((slot.args, slot.kwargs), made)
+        slot.args, slot.kwargs = overwritten
+        slot.pristine = cloned(overwritten)
 
 
 def normalized_arguments(made: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

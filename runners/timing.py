@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any
 
+from .correctness import WrongResult
 from .stopping import Stopping
 from .subject import Judge, Slot
 from .values import cloned
@@ -18,6 +20,11 @@ MAX_BATCH = 10_000
 # Warm until two successive batches agree this well, for at most a share of the budget.
 SETTLED = 0.02
 WARM_SHARE = 0.2
+# After so many samples one slot gets new contents in the same memory.
+REFRESH_AFTER = frozenset({3, 6, 12, 25, 50, 100, 200, 400, 800})
+REFRESH_SEED = 1_000_003
+# A call on inputs never seen must not take this much longer than one on inputs seen before.
+MEMO_FACTOR = 4.0
 
 
 @dataclass(frozen=True)
@@ -46,9 +53,17 @@ def time_on_cpu(
     loop = _Loop(judge, slots, clock)
     loop.size_batch(budget_ns=int(budget_s * WARM_SHARE * 1e9))
     samples: list[float] = []
+    fresh: list[float] = []
     begun = clock()
     while not stopping.done(samples, (clock() - begun) * 1e-9):
         samples.append(loop.sample_ns() * 1e-9 / loop.batch)
+        if len(samples) in REFRESH_AFTER:
+            fresh.append(loop.refreshed_ns(seed=REFRESH_SEED + len(samples)) * 1e-9)
+    if loop.batch == 1 and len(fresh) >= 3 and min(fresh) > MEMO_FACTOR * statistics.median(samples):
+        raise WrongResult(
+            f"on inputs not seen before a call takes {min(fresh):.3g} s, on repeated ones "
+            f"{statistics.median(samples):.3g} s: results are remembered instead of computed"
+        )
     return Timing(samples, "perf_counter", batch=loop.batch)
 
 
@@ -78,6 +93,20 @@ class _Loop:
             if previous and abs(per_call - previous) <= SETTLED * previous:
                 return
             previous = per_call
+
+    def refreshed_ns(self, *, seed: int) -> int:
+        """Write new contents into one slot's own memory and verify the output: a result that is kept by the
+        address of its input is stale now. Nanoseconds of that one call; 0 where the case has no inputs."""
+        slot = self._slots[seed % len(self._slots)]
+        if not slot.args and self._judge.subject.reference is None:
+            return 0
+        self._judge.subject.refill(slot, seed)
+        function, clock = self._judge.subject.function, self._clock
+        start = clock()
+        output = function(*slot.args, **slot.kwargs)
+        duration = clock() - start
+        self._judge.verify(slot, output)
+        return duration
 
     def sample_ns(self) -> int:
         """Nanoseconds of one batch; its outputs are checked before the next."""

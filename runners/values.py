@@ -74,6 +74,27 @@ def _double(leaf: Any) -> Any:
     return _clone(leaf)
 
 
+def overwrite(target: Any, source: Any) -> Any:
+    """`source` with each of its blocks copied into the memory of the block in the same place of `target`.
+
+    A leaf that has no counterpart of the same shape and dtype is taken from `source` as it is.
+    """
+    places = dict(leaves(target))
+    found = iter(list(leaves(source)))
+
+    def place(leaf: Any) -> Any:
+        old = places.get(next(found)[0])
+        if is_tensor(leaf) and is_tensor(old) and old.shape == leaf.shape and old.dtype == leaf.dtype:
+            old.data.copy_(leaf.detach())
+            return old
+        if is_array(leaf) and is_array(old) and old.shape == leaf.shape and old.dtype == leaf.dtype:
+            old[...] = leaf
+            return old
+        return leaf
+
+    return mapped(source, place)
+
+
 def size_bytes(value: Any) -> int:
     """Bytes in the tensors and arrays of `value`."""
     total = 0
