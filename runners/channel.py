@@ -21,6 +21,7 @@ from .result import Measurement, MetricSpec, RunResult, Status
 _LENGTH = struct.Struct(">I")
 _MAC_BYTES = 32
 MAX_FRAME_BYTES = 256 * 1024 * 1024
+_FORGED = "the result channel holds bytes that the harness did not write"
 
 
 class ChannelError(RuntimeError):
@@ -59,14 +60,14 @@ class Receiver:
         while len(self._buffer) >= head:
             (size,) = _LENGTH.unpack_from(self._buffer)
             if size > MAX_FRAME_BYTES:
-                raise ChannelError(f"a frame of {size} bytes was announced on the result channel")
+                raise ChannelError(_FORGED)
             if len(self._buffer) < head + size:
                 return
             mac = bytes(self._buffer[_LENGTH.size : head])
             body = bytes(self._buffer[head : head + size])
             del self._buffer[: head + size]
             if not hmac.compare_digest(mac, _mac(self._key, body)):
-                raise ChannelError("the result channel holds bytes that the harness did not write")
+                raise ChannelError(_FORGED)
             yield json.loads(body)
 
 

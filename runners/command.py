@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 import signal
 import struct
 import time
@@ -20,6 +21,7 @@ from .quantities import Kind, kind_of, measured
 from .result import CaseSpec, Measurement, RunResult, Status
 
 MAX_OUTPUT_BYTES = 32 * 1024 * 1024
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 _OUT_OF_MEMORY = (
     "MemoryError",
     "out of memory",
@@ -43,19 +45,18 @@ def run_case(case: CaseSpec, context: Context) -> RunResult:
 
 
 def expand(case: CaseSpec, *, python: str) -> list[str]:
-    """The argument list with its placeholders filled in. Raises CaseError on an unknown one."""
+    """The argument list with each `{name}` filled in; other braces stay. Raises CaseError on an unknown name."""
     assert case.command is not None
     values = {"python": python} | {name: str(value) for name, value in case.params.items()}
-    expanded = []
-    for argument in case.command:
-        try:
-            expanded.append(argument.format_map(values) if "{" in argument else argument)
-        except (KeyError, ValueError, IndexError, AttributeError):
+
+    def fill(match: re.Match[str]) -> str:
+        if match[1] not in values:
             raise CaseError(
-                f"command argument {argument!r}: placeholders are {{{'}, {'.join(values)}}}; "
-                "write {{ and }} for braces"
-            ) from None
-    return expanded
+                f"command: no placeholder {match[0]} (there are {{{'}, {'.join(values)}}}: python and the params)"
+            )
+        return values[match[1]]
+
+    return [_PLACEHOLDER.sub(fill, argument) for argument in case.command]
 
 
 class _Output:

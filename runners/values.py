@@ -83,7 +83,7 @@ def overwrite(target: Any, source: Any) -> Any:
     found = iter(list(leaves(source)))
 
     def place(leaf: Any) -> Any:
-        old = places.get(next(found)[0])
+        old: Any = places.get(next(found)[0])
         if is_tensor(leaf) and is_tensor(old) and old.shape == leaf.shape and old.dtype == leaf.dtype:
             old.data.copy_(leaf.detach())
             return old
