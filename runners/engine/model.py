@@ -82,6 +82,8 @@ class TinyDecoder(nn.Module):
         self.blocks = [Block(shape) for _ in range(shape.layers)]
         self.layers = nn.ModuleList(self.blocks)  # registers the weights; `blocks` keeps the type
         self.norm = nn.RMSNorm(shape.width)
+        # Not tied to the embedding: untrained, tied weights only repeat the token before.
+        self.head = nn.Linear(shape.width, shape.vocab_size, bias=False)
         self.register_buffer("positions", _sinusoids(shape.max_tokens, shape.width), persistent=False)
 
     def prefill(self, tokens: Sequence[int]) -> tuple[Cache, Tensor]:
@@ -96,7 +98,7 @@ class TinyDecoder(nn.Module):
             x = block.finish(x, mixed[0].transpose(0, 1).reshape(len(tokens), -1))
             keys.append(key)
             values.append(value)
-        return Cache(torch.stack(keys), torch.stack(values), len(tokens)), self._logits(x[-1])
+        return Cache(torch.stack(keys), torch.stack(values), len(tokens)), self.head(self.norm(x[-1]))
 
     def decode(self, states: Sequence[Cache], tokens: Sequence[int]) -> Tensor:
         for cache in states:
@@ -116,11 +118,8 @@ class TinyDecoder(nn.Module):
             x = block.finish(x, mixed)
         for cache in states:
             cache.length += 1
-        return self._logits(x)
-
-    def _logits(self, x: Tensor) -> Tensor:
-        """Tied to the embedding: [..., width] -> [..., vocab_size]."""
-        return functional.linear(self.norm(x), self.embed.weight)
+        logits: Tensor = self.head(self.norm(x))
+        return logits
 
 
 def _sinusoids(count: int, width: int) -> Tensor:

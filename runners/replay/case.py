@@ -118,12 +118,12 @@ def _judge(records: Sequence[Record], server: Server, options: ReplayOptions, *,
             f"the load generator lagged: 1 % of requests left {delay_s * 1e3:.1f} ms or more after their time"
             f" (limit {limit_s * 1e3:g} ms), so their latencies are not the server's",
         )
-    if answered == 0:
-        starved = all(record.outcome is Outcome.OOM for record in records)
-        return _Verdict(Status.OOM if starved else Status.ERROR, f"{of}: {records[0].message}")
     short = [record for record in records if record.outcome is Outcome.SHORT]
     if short:
         return _Verdict(Status.INCORRECT, f"{len(short)} answers were cut short: {short[0].message}")
+    if answered == 0:
+        starved = all(record.outcome is Outcome.OOM for record in records)
+        return _Verdict(Status.OOM if starved else Status.ERROR, f"{of}: {records[0].message}")
     return _Verdict(Status.OK, "")
 
 
