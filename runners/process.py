@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+# A killed process that waits for the disk or a driver may take its time.
+GROUP_END_S = 2.0
 CONFINE = Path(__file__).with_name("confine.py")
 
 # Variables that reach the project's code; everything else (tokens above all) stays outside.
@@ -112,7 +114,22 @@ def stop(process: subprocess.Popen[bytes], *, grace_s: float = 0.0) -> int:
             time.sleep(0.02)
     # Also after the leader has gone: its group may hold processes that it left behind.
     _signal_group(process.pid, signal.SIGKILL)
-    return process.wait()
+    code = process.wait()
+    _await_group(process.pid)
+    return code
+
+
+def _await_group(group: int) -> None:
+    """Until the killed group is gone, so that what is measured next has the machine to itself."""
+    deadline = time.monotonic() + GROUP_END_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(-group, os.WNOHANG)  # those that we adopted
+        try:
+            os.killpg(group, 0)
+        except (ProcessLookupError, PermissionError):
+            return
+        time.sleep(0.005)
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:
