@@ -181,13 +181,13 @@ class Draft:
         metrics: Sequence[MetricReading] = (),
         *,
         params: Params | None = None,
-        repeat: Literal["samples", "launches", "conflict"] = "conflict",
+        repeat: Literal["samples", "launches", "metrics", "conflict"] = "conflict",
         **rest: Any,
     ) -> None:
-        """Add a benchmark, or what a repeat of it adds: more samples of its launch, or one more launch.
+        """Add a benchmark, or what a repeat of it adds: more samples of its launch, one more launch, more metrics.
 
-        Raises ItemError for an unusable name and, under "conflict", for an identity given twice: a second
-        result never overwrites the first.
+        Raises ItemError for an unusable name and, under "conflict", for an identity given twice (under "metrics"
+        for a metric given twice): a second result never overwrites the first.
         """
         if not name.strip():
             raise ItemError("a benchmark without a name")
@@ -204,6 +204,9 @@ class Draft:
             raise ItemError(
                 f"{reading.name}: the same benchmark and parameters a second time; the first is kept"
             )
+        taken = [each.name for each in metrics if each.name in known.metrics]
+        if repeat == "metrics" and taken:
+            raise ItemError(f"{reading.name}: {taken[0]} a second time; the first is kept")
         known.reading = _worse(known.reading, reading)
         for each in metrics:
             old = known.metrics.get(each.name)

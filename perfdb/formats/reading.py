@@ -43,6 +43,7 @@ class MetricReading:
     launch_values: the value of each launch, where a file holds several launches without samples.
     partial: the file holds fewer samples than `value` was computed from.
     successes_only: the figure leaves failed attempts out; the failure rate is a metric of its own.
+    no_tail: a tail percentile that repeats the maximum: too few attempts to say anything of the tail.
     flagged: samples set aside.
     summary: other figures the file gives for the same metric, in `unit` unless their name says otherwise.
     """
@@ -56,6 +57,7 @@ class MetricReading:
     launch_values: tuple[Number, ...] = ()
     partial: bool = False
     successes_only: bool = False
+    no_tail: bool = False
     flagged: tuple[Flagged, ...] = ()
     summary: dict[str, Any] = field(default_factory=dict)
 
@@ -78,7 +80,7 @@ class MetricReading:
         }
         if self.launch_values:
             out["launch_values"] = list(self.launch_values)
-        for mark in ("partial", "successes_only"):
+        for mark in ("partial", "successes_only", "no_tail"):
             if getattr(self, mark):
                 out[mark] = True
         if self.flagged:
