@@ -119,6 +119,8 @@ DATABASES = {
         "CONN_HEALTH_CHECKS": True,
     },
 }
+# Mirrors, built trees and worktrees of the tracked repositories.
+PERFDB_DATA = Path(os.environ.get("PERFDB_DATA") or STATE.path / "data")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # --- Static files ------------------------------------------------------------------------------------------
@@ -173,7 +175,8 @@ CELERY_TASK_ACKS_LATE = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_DEFAULT_QUEUE = "analysis"
-CELERY_TASK_CREATE_MISSING_QUEUES = False
+# Every pool besides "default" has a queue of its own, `measure.<pool>`, made on first use.
+CELERY_TASK_CREATE_MISSING_QUEUES = True
 CELERY_TASK_QUEUES = [Queue("analysis"), Queue("measure")]
 CELERY_TIMEZONE = TIME_ZONE
 CELERY_BEAT_SCHEDULE: dict[str, Any] = {}

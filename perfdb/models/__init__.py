@@ -17,6 +17,7 @@ from perfdb.models.regression import (
     Subscription,
 )
 from perfdb.models.result import (
+    UNPLACED,
     Benchmark,
     Case,
     Launch,
@@ -34,6 +35,7 @@ from perfdb.models.result import (
 from perfdb.models.source import Branch, BranchCommit, BranchKind, Build, BuildStatus, Commit, Project
 
 __all__ = [
+    "UNPLACED",
     "Alert",
     "AlertEvent",
     "AlertKind",
