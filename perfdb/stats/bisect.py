@@ -43,6 +43,7 @@ Kind = Literal[
 
 END_LAUNCHES = 2
 DEFAULT_MAX_COST = 600.0  # in launches
+END_DOUBT = 0.03  # while a step and none are both likelier than this, the ends are launched
 NAMING = 0.85  # a name this probable is worth launches of its own
 MINIMUM_HISTORY = 5
 
@@ -331,6 +332,8 @@ class Search:
 
     def _next_informative(self, k: int) -> list[Probe]:
         assert self._posterior is not None and self._data is not None
+        if self._ends_in_doubt():
+            return self._next_at_ends(k)
         candidates = self._candidates()
         s, variance = self._signal()
         if k > 1 and self._posterior.several < 0.5:
@@ -340,6 +343,22 @@ class Search:
         else:
             picks = [self._single(candidates, s, variance)]
         return [Probe(p.commit, max(1, (p.launches + 1) // 3)) for p in picks if p.bits_per_cost > 0]
+
+    def _ends_in_doubt(self) -> bool:
+        """Whether a step between the ends is still disputed: one of either answer would do."""
+        assert self._posterior is not None
+        return min(self._posterior.none, self._posterior.one) > END_DOUBT
+
+    def _next_at_ends(self, k: int) -> list[Probe]:
+        """The end with fewer launches, or both for more workers; in larger lots the longer it takes."""
+        ends = self._ends
+        assert ends is not None
+        good, bad = (len(self._raw[end]) for end in ends)
+        if k > 1:
+            lot = max(1, (good + bad) // 8)
+            return [Probe(ends[0], lot + max(bad - good, 0)), Probe(ends[1], lot + max(good - bad, 0))]
+        lot = max(1, (good + bad) // 12)
+        return [Probe(ends[0] if good <= bad else ends[1], max(lot, abs(good - bad)))]
 
     def _single(self, candidates: planning.Candidates, s: float, variance: float) -> planning.Choice:
         """Best probe for one worker. A launch at an end is worth what it saves later, by better known levels."""
@@ -420,7 +439,10 @@ class Search:
         """The step in noise sds, and the variance that unknown levels add to a comparison."""
         assert self._posterior is not None and self._model is not None
         n_left, n_right = self._side_launches()
-        return self._model.signal(self._posterior.zoom), 0.25 * (1.0 / n_left + 1.0 / n_right)
+        s = self._model.signal(self._posterior.zoom)
+        if self._posterior.one < 0.5:
+            return s, 1.0 / n_left
+        return s, 0.25 * (1.0 / n_left + 1.0 / n_right)
 
     def _entropy(self) -> float:
         """Bits still missing: of the position and of none."""
