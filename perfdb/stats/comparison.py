@@ -69,7 +69,7 @@ def compare(
     """
     left = read_side("base", base, metric=metric, scale=_scale(base_unit, metric), failures=base_failures)
     right = read_side("head", head, metric=metric, scale=_scale(head_unit, metric), failures=head_failures)
-    problem = _nothing_to_compare(left, right, metric)
+    problem = nothing_to_compare(left, right, metric)
     if problem is not None:
         return _invalid(problem, left, right, metric)
     same_worker = _same_worker(left, right, base_workers, head_workers)
@@ -252,7 +252,7 @@ def _undecided(verdict: Verdict, why: str) -> Verdict:
     )
 
 
-def _nothing_to_compare(left: Side, right: Side, metric: Metric) -> str | None:
+def nothing_to_compare(left: Side, right: Side, metric: Metric) -> str | None:
     empty = [side.name for side in (left, right) if not side.launches]
     if empty:
         return f"nothing was measured on {' and '.join(empty)}"

@@ -14,7 +14,6 @@ five launches a side the rank method cannot reach the level and `t` stands alone
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,27 +87,24 @@ def measure_with_noise(
     same_worker: bool = True,
     error_floor: float = 0.0,
 ) -> Effect:
-    """Effect between two 1-D sets of launch values when the scatter is known from history; one launch suffices.
+    """Effect when the scatter is known from history; shapes as for `measure`, but one launch a side suffices.
 
     The launches' own variance is shrunk towards the known one, weighted by degrees of freedom, unless it is
     significantly larger (F test): then today is noisier than the history and the launches speak for themselves.
     """
-    n_base, n_head = len(base), len(head)
+    n_base, n_head = base.shape[-1], head.shape[-1]
     own_degrees = n_base + n_head - 2
-    own = float(((base - base.mean()) ** 2).sum() + ((head - head.mean()) ** 2).sum())
+    own = _variance(base) * max(n_base - 1, 0) + _variance(head) * max(n_head - 1, 0)
     known = noise.between_launches**2
-    if _noisier(own, own_degrees, known, noise.degrees):
-        pooled, degrees = own / own_degrees, float(own_degrees)
-    else:
-        degrees = noise.degrees + own_degrees
-        pooled = (noise.degrees * known + own) / degrees
+    shrunk = (noise.degrees * known + own) / (noise.degrees + own_degrees)
+    noisier = _noisier(own, own_degrees, known, noise.degrees)
+    pooled = np.where(noisier, own / max(own_degrees, 1), shrunk)
+    degrees = np.where(noisier, float(max(own_degrees, 1)), noise.degrees + own_degrees)
     fixed = 2.0 * noise.between_commits**2
     if not same_worker:
         fixed += 2.0 * (noise.between_workers or 0.0) ** 2
     variance = pooled * (1.0 / n_base + 1.0 / n_head) + fixed + error_floor**2
-    scatter = _Scatter(
-        np.asarray(math.sqrt(variance)), np.asarray(degrees), np.asarray(math.sqrt(2.0 * pooled))
-    )
+    scatter = _Scatter(np.sqrt(variance), degrees, np.sqrt(2.0 * pooled))
     # Ranks know nothing of a scatter that launches do not average away.
     ranked = min(n_base, n_head) >= RANK_LAUNCHES and fixed == 0.0
     return _effect(base, head, scatter, confidence=confidence, ranked=ranked, error_floor=error_floor)
@@ -145,15 +141,17 @@ def _effect(
     return Effect(estimate, low, high, p_value, scatter.error, scatter.degrees, scatter.spread, by_rank)
 
 
-def _noisier(own: float, own_degrees: int, known: float, known_degrees: float) -> bool:
-    if own_degrees <= 0 or own <= 0.0:
-        return False
-    return known == 0.0 or bool(fdtrc(own_degrees, known_degrees, own / own_degrees / known) < NOISIER_LEVEL)
+def _noisier(own: Floats, own_degrees: int, known: float, known_degrees: float) -> npt.NDArray[np.bool_]:
+    if own_degrees == 0:
+        return np.zeros(own.shape, dtype=np.bool_)
+    if known == 0.0:
+        return np.asarray(own > 0.0)
+    return np.asarray(fdtrc(own_degrees, known_degrees, own / own_degrees / known) < NOISIER_LEVEL)
 
 
 def _variance(values: Floats) -> Floats:
-    """Sample variance that is exactly zero for equal values (a rounded mean would leave a trace)."""
+    """Sample variance, exactly zero for equal values (a rounded mean would leave a trace) and for a single one."""
     shifted = values - values[..., :1]
     count = values.shape[-1]
     squares = (shifted * shifted).sum(axis=-1) - shifted.sum(axis=-1) ** 2 / count
-    return np.asarray(np.maximum(squares, 0.0) / (count - 1))
+    return np.asarray(np.maximum(squares, 0.0) / max(count - 1, 1))

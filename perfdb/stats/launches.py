@@ -17,7 +17,6 @@ Launch = Sequence[float] | Floats | float
 Launches = Sequence[Launch] | Sequence[Sequence[float]] | Sequence[Floats] | Sequence[float] | Floats
 
 _NEVER_NEGATIVE = frozenset(Family) - {Family.TEMPERATURE}
-_TICK_SAMPLES = 4000
 
 
 class InvalidSamplesError(ValueError):
@@ -95,7 +94,7 @@ def tick(base: Side, head: Side) -> float:
     """
     gaps = []
     for side in (base, head):
-        ordered = np.sort(side.samples[:_TICK_SAMPLES])
+        ordered = np.sort(side.samples)
         steps = np.diff(ordered)
         steps = steps[steps > 1e-9 * abs(ordered[-1])] if len(steps) else steps
         if len(steps) > 1:

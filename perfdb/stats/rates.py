@@ -1,6 +1,8 @@
 """Compare counts of failures: out-of-memory, errors, timeouts, unmet objectives. Exact at any count, zero too.
 
-Two shares x/n and y/m are compared by Fisher's exact test (two-sided, by the probability of the table; Fisher 1935).
+Two shares x/n and y/m are compared by Boschloo's exact unconditional test (1970): Fisher's p is the statistic, its null
+probability is maximised over the unknown common share. It is uniformly more powerful than Fisher's test (0 of 5 against
+5 of 5: 0.002, not 0.008). Above 60 trials a side Fisher's exact conditional test (1935) stands alone, both two-sided.
 Each share's interval is Clopper & Pearson 1934; the interval of their ratio divides the ends of the two, each at half
 of the error (Bonferroni), so that it covers at every true pair of shares. Requests of one launch fail together (one
 crash loses a batch), so where counts come launch by launch their extra scatter is measured (Pearson's chi square over
@@ -14,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import betaincinv, gammaln, ndtri
@@ -25,6 +28,9 @@ from perfdb.stats.verdict import Outcome, Rules, Verdict
 
 FAILURE_RATE = Metric(name="failures", unit="fraction", lower_is_better=True, statistic=Statistic.RATE)
 _MOST_TRIALS = 10_000_000
+_BOSCHLOO_TRIALS = 60
+# Common shares over which the null probability is maximised; even in angle, so that the ends are covered.
+_SHARES = np.sin(np.linspace(0.005, np.pi / 2.0 - 0.005, 401)) ** 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,7 @@ def compare_rates(
     if not left.trials or not right.trials:
         empty = " and ".join(n for n, side in zip(("base", "head"), sides, strict=True) if not side.trials)
         return Verdict(Outcome.INVALID, (f"invalid: no trials on {empty}.",), left.launches, right.launches)
-    p_value = fisher_p(left.effective, right.effective)
+    p_value = shares_p(left.effective, right.effective)
     difference = right.rate - left.rate
     floor = policy.absolute_floor or 0.0
     relative = difference != 0.0 and (not left.events or abs(difference) >= policy.relative_floor * left.rate)
@@ -106,6 +112,16 @@ def compare_rates(
     )
 
 
+def shares_p(base: Count, head: Count) -> float:
+    """Two-sided exact p of "one common share": Boschloo up to 60 trials a side, Fisher above."""
+    if max(base.trials, head.trials) > _BOSCHLOO_TRIALS:
+        return fisher_p(base, head)
+    table = _fisher_table(base.trials, head.trials)
+    as_extreme = (table <= table[base.events, head.events] * (1.0 + 1e-7)).astype(np.float64)
+    chances = _binomials(base.trials) @ as_extreme * _binomials(head.trials)
+    return float(min(1.0, chances.sum(axis=1).max()))
+
+
 def fisher_p(base: Count, head: Count) -> float:
     """Two-sided Fisher p: the chance, given both margins, of a table as improbable as the one seen or more so."""
     events = base.events + head.events
@@ -117,6 +133,30 @@ def fisher_p(base: Count, head: Count) -> float:
     )
     seen = logs[head.events - values[0]]
     return float(min(1.0, np.exp(logs[logs <= seen + 1e-7]).sum()))
+
+
+@lru_cache(maxsize=64)
+def _fisher_table(n: int, m: int) -> Floats:
+    """Fisher's two-sided p of every table, shape (n + 1, m + 1)."""
+    table = np.empty((n + 1, m + 1))
+    logs = _log_choose(n, np.arange(n + 1))[:, None] + _log_choose(m, np.arange(m + 1))[None, :]
+    for events in range(n + m + 1):
+        x = np.arange(max(0, events - m), min(n, events) + 1)
+        weights = np.exp(logs[x, events - x] - logs[x, events - x].max())
+        order = np.argsort(weights)
+        cumulative = np.cumsum(weights[order]) / weights.sum()
+        # Tables of equal probability belong together, whatever rounding says.
+        table[x, events - x] = cumulative[
+            np.searchsorted(weights[order], weights * (1.0 + 1e-7), side="right") - 1
+        ]
+    return table
+
+
+@lru_cache(maxsize=64)
+def _binomials(n: int) -> Floats:
+    """Binomial chances of 0 .. n for each share of the grid, shape (grid, n + 1)."""
+    logs = _log_choose(n, np.arange(n + 1)) + np.arange(n + 1) * np.log(_SHARES)[:, None]
+    return np.asarray(np.exp(logs + np.arange(n, -1, -1) * np.log1p(-_SHARES)[:, None]))
 
 
 def share_interval(count: Count, *, confidence: float = 0.95) -> tuple[float, float]:
@@ -200,7 +240,7 @@ def _reasons(
     sentences = [
         f"relative: {percent(ratio)} {reached[rules.relative]} the floor of {100 * policy.relative_floor:g} %.",
         f"absolute: {points} {reached[rules.absolute]} the floor of {100 * floor:.3g}.",
-        f"noise: p = {p_value:.2g} {'<' if rules.noise else '>='} {policy.alpha:g} (Fisher's exact test).",
+        f"noise: p = {p_value:.2g} {'<' if rules.noise else '>='} {policy.alpha:g} (exact test of two shares).",
     ]
     design = max(left.design, right.design)
     if design > 1.5:
