@@ -62,11 +62,11 @@ def main(arguments: list[str]) -> int:
         write(1, f"\n{marker}{position}\n".encode())
         send({"begin": position})
         run = run_guarded(case, _context(case, request), limit=_memory_limit(case, request["device"]))
-        if run.status is Status.OK and (broken := seal.broken()):
+        if broken := seal.broken():
             run = dataclasses.replace(run, status=Status.INCORRECT, reason=broken, measurements=[])
         send({"end": position, "run": run_to_wire(run)})
         collect()
-        if run.status in (Status.ERROR, Status.OOM) or seal.broken():
+        if run.status in (Status.ERROR, Status.OOM) or broken:
             # What failed may have left the process unfit; the parent goes on with a fresh one.
             return 0
     if request["sentinel"] and request["cases"]:

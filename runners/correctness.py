@@ -97,6 +97,10 @@ def check_form(actual: Any, expected: Any) -> list[tuple[str, Any, Any]]:
             raise WrongResult(
                 f"output{path} is a {type(mine).__name__}, the reference gives {type(wanted).__name__}"
             )
+        if is_tensor(mine) and type(mine).__module__.partition(".")[0] != "torch":
+            raise WrongResult(
+                f"output{path} is a {type(mine).__qualname__}, which may compute when it is looked at"
+            )
         if is_numeric_block(mine) and tuple(mine.shape) != tuple(wanted.shape):
             raise WrongResult(
                 f"output{path} has shape {tuple(mine.shape)}, the reference {tuple(wanted.shape)}"

@@ -95,11 +95,10 @@ def prepare(judge: Judge, context: Context) -> list[Slot]:
     count = CPU_SLOTS if size == 0 else max(2, min(CPU_SLOTS, CPU_SLOT_BYTES // max(1, 2 * size)))
     slots += [judge.subject.slot(base + i) for i in range(1, count)]
     for slot in slots:
-        judge.verify(slot, judge.subject.function(*slot.args, **slot.kwargs))
+        judge.examine(slot)
     if judge.subject.reference is not None:
         for i in range(CHECK_ROUNDS):
-            slot = judge.subject.slot(base + count + i)
-            judge.verify(slot, judge.subject.function(*slot.args, **slot.kwargs))
+            judge.examine(judge.subject.slot(base + count + i))
     return slots
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from time import perf_counter_ns
 from typing import Any
 
 from .correctness import (
     Tolerance,
     WrongResult,
+    block_errors,
     check_form,
     dtype_name,
     is_floating,
@@ -17,7 +20,18 @@ from .correctness import (
     tolerance_for,
 )
 from .loading import CaseError
-from .values import all_same_bits, cloned, doubled, is_numeric_block, leaves, mapped, overwrite, same_bits
+from .values import (
+    all_same_bits,
+    cloned,
+    doubled,
+    is_array,
+    is_numeric_block,
+    is_tensor,
+    leaves,
+    mapped,
+    overwrite,
+    same_bits,
+)
 
 
 @dataclass
@@ -89,20 +103,30 @@ class Judge:
             {"result": output, "args": slot.args, "kwargs": slot.kwargs} if self.subject.mutates else output
         )
 
-    def verify(self, slot: Slot, output: Any) -> None:
-        """Compare with the reference and keep the output as the slot's verified one.
+    def examine(self, slot: Slot, *, clock: Callable[[], int] = perf_counter_ns) -> int:
+        """Call the function on `slot`, compare with the reference and keep the output as the verified one.
 
-        Raises WrongResult on any difference beyond tolerance, and on an argument that was written to.
+        The reference comes first, and memory of the output's size is left full of NaN, so that what the function
+        does not write shows. Nanoseconds of the call. Raises WrongResult on any difference beyond tolerance,
+        and on an argument that was written to.
         """
+        expected = None
+        if self.subject.reference is not None:
+            expected = self._expected(doubled(slot.pristine))
+            control = {} if self.tolerances else self._control(slot)
+            _poison_allocator(control or dict(leaves(expected)))
+        start = clock()
+        output = self.subject.function(*slot.args, **slot.kwargs)
+        duration = clock() - start
         if not self.subject.mutates and not all_same_bits((slot.args, slot.kwargs), slot.pristine):
             raise WrongResult("the function wrote into its inputs (declare `mutates` if it may)")
         observed = self.observed(slot, output)
         if self.subject.reference is not None:
-            expected = self._expected(slot, doubled(slot.pristine))
             if not self.tolerances:
-                self._calibrate(slot, observed, expected)
+                self._calibrate(slot, observed, expected, control)
             self._compare(observed, expected)
         slot.verified = cloned(mapped(observed, _detached))
+        return duration
 
     def recheck(self, slot: Slot, output: Any) -> None:
         """A timed output against the verified one of the same inputs: bits first, then the tolerance.
@@ -140,16 +164,15 @@ class Judge:
             },
         }
 
-    def _expected(self, slot: Slot, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
+    def _expected(self, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
         assert self.subject.reference is not None
         args, kwargs = arguments
         result = self.subject.reference(*args, **kwargs)
         return {"result": result, "args": args, "kwargs": kwargs} if self.subject.mutates else result
 
-    def _calibrate(self, slot: Slot, observed: Any, expected: Any) -> None:
+    def _calibrate(self, slot: Slot, observed: Any, expected: Any, control: Mapping[str, Any]) -> None:
         """Set each output's tolerance, from the reference's own error in the case's dtype where it runs there."""
         pairs = check_form(observed, expected)
-        control = self._control(slot)
         for path, mine, wanted in pairs:
             if not (is_numeric_block(mine) and is_floating(mine)):
                 continue
@@ -170,7 +193,7 @@ class Judge:
     def _control(self, slot: Slot) -> Mapping[str, Any]:
         """Outputs of the reference in the case's own dtype; empty where it does not run in it."""
         try:
-            control = self._expected(slot, cloned(slot.pristine))
+            control = self._expected(cloned(slot.pristine))
         except (RuntimeError, TypeError, ValueError, NotImplementedError):
             return {}
         return {path: leaf for path, leaf in leaves(control) if is_numeric_block(leaf)}
@@ -194,12 +217,19 @@ class Judge:
 
 
 def _norm_error(honest: Any, wanted: Any) -> float | None:
-    from .correctness import block_errors
-
     try:
         return block_errors(honest, wanted, Tolerance(norm=1.0, rtol=1.0)).norm
     except WrongResult:
         return None
+
+
+def _poison_allocator(outputs: Mapping[str, Any]) -> None:
+    """Fill memory of the outputs' sizes with NaN and give it back: the next allocation likely finds it."""
+    for leaf in outputs.values():
+        if is_tensor(leaf) and is_floating(leaf):
+            leaf.new_full(leaf.shape, math.nan)
+        elif is_array(leaf) and is_floating(leaf):
+            leaf.copy().fill(math.nan)
 
 
 def _detached(leaf: Any) -> Any:
