@@ -9,19 +9,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from ..context import Context
 from ..result import CaseSpec, RunResult, Status
 from . import client, metrics
 from .client import Outcome, Record, Target
-from .options import OptionsError, ReplayOptions, Slo, TraceOptions, parse
+from .options import OptionsError, ReplayOptions, Slo, parse
 from .payloads import Planned, plan
 from .readers import read
 from .server import Server, ServerError, running
 from .summary import summarise
-from .trace import Trace, TraceError
+from .trace import TraceError
 from .transforms import apply
 
 # Left of the case's time for ending the server and writing the result.
@@ -48,22 +47,16 @@ def run_case(case: CaseSpec, context: Context) -> RunResult:
     )
     try:
         options = parse(case)
-        metrics.check(case.metrics, options.slo)
-        trace = load_trace(options.trace, context.root)
+        metrics.check(case.metrics)
+        trace = apply(read(context.root / options.trace, name=options.trace), options.transform)
         planned = plan(trace, options.load, model=options.server.model)
     except (OptionsError, TraceError) as error:
         return replace(result, reason=str(error), duration_s=time.monotonic() - began)
-    summary = summarise(trace, source=options.trace.path, transforms=options.trace.transforms)
+    summary = summarise(trace, source=options.trace, transform=options.transform_table)
     result = replace(result, trace_summary=summary.to_dict())
     with asyncio.Runner() as runner:
         result = runner.run(_run(case, context, options, planned, result))
     return replace(result, duration_s=time.monotonic() - began)
-
-
-def load_trace(options: TraceOptions, root: Path) -> Trace:
-    """Read and transform. Raises TraceError."""
-    trace = read(root / options.path, name=options.path, format=options.format)
-    return apply(trace, options.transforms)
 
 
 async def _run(
@@ -110,13 +103,13 @@ def _judge(records: Sequence[Record], server: Server, options: ReplayOptions, *,
         return _Verdict(Status.ERROR, f"the server {death} during the replay; {of}")
     if timed_out:
         return _Verdict(Status.TIMEOUT, f"the case's time ended before the replay; {of}")
-    limit_s = options.load.dispatch_delay_limit_s
+    limit_ms = options.max_dispatch_delay_ms
     delay_s = metrics.percentile(_delays(records), 0, 0.99)
-    if delay_s is not None and delay_s > limit_s:
+    if delay_s is not None and delay_s * 1e3 > limit_ms:
         return _Verdict(
             Status.INVALID,
             f"the load generator lagged: 1 % of requests left {delay_s * 1e3:.1f} ms or more after their time"
-            f" (limit {limit_s * 1e3:g} ms), so their latencies are not the server's",
+            f" (limit {limit_ms:g} ms), so their latencies are not the server's",
         )
     short = [record for record in records if record.outcome is Outcome.SHORT]
     if short:
@@ -130,7 +123,7 @@ def _judge(records: Sequence[Record], server: Server, options: ReplayOptions, *,
 def _report(
     case: CaseSpec,
     records: Sequence[Record],
-    slo: Slo | None,
+    slo: Slo,
     verdict: _Verdict,
     result: RunResult,
     log: str,

@@ -1,27 +1,24 @@
-"""The replay tier's part of a manifest, checked: `options` with server, trace, load and slo.
+"""The replay tier's part of a manifest, checked: a case's `options`.
 
-Every text may hold `{name}` for one of the case's params; a text that is nothing but `{name}` becomes the param
-itself, number and all. `server.command` knows {python}, {port}, {engine}, {device} and {root} besides.
+Every text in `trace`, `transform`, `slo` and `load` may hold `{name}` for one of the case's params; a text that is
+nothing but `{name}` becomes the param itself, number and all. `server.command` knows the placeholders of
+COMMAND_PLACEHOLDERS instead. A key whose value is None counts as absent.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ..result import CaseSpec
+from .transforms import Transform
+from .transforms import parse as parse_transform
 
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
-# MLPerf inference, server scenario: TTFT and TPOT at the 99th percentile, in ms.
-SLO_PRESETS = {
-    "llama3.1-8b": {"ttft_ms": 2000, "tpot_ms": 100},
-    "llama3.1-8b-interactive": {"ttft_ms": 500, "tpot_ms": 30},
-    "llama2-70b": {"ttft_ms": 2000, "tpot_ms": 200},
-    "llama2-70b-interactive": {"ttft_ms": 450, "tpot_ms": 40},
-}
 COMMAND_PLACEHOLDERS = ("python", "port", "engine", "device", "root")
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_KEYS = ("server", "trace", "transform", "slo", "max_dispatch_delay_ms", "load")
 
 
 class OptionsError(ValueError):
@@ -36,8 +33,8 @@ class ServerOptions:
     model: the name sent with each request.
     """
 
-    command: tuple[str, ...] | None
-    url: str | None
+    command: tuple[str, ...] | None = None
+    url: str | None = None
     ready: str = "/health"
     base_path: str = "/v1"
     model: str = "engine"
@@ -45,20 +42,10 @@ class ServerOptions:
 
 
 @dataclass(frozen=True)
-class TraceOptions:
-    """path: relative to the project's root, or absolute. format: None lets the columns tell."""
-
-    path: str
-    format: str | None = None
-    transforms: tuple[Mapping[str, Any], ...] = ()
-
-
-@dataclass(frozen=True)
 class LoadOptions:
-    """How requests are sent.
+    """How requests are made and sent.
 
     request_timeout_s: counted from the scheduled arrival; later it is a failure.
-    dispatch_delay_limit_s: a run whose 99th percentile of (sent - scheduled) lies above is invalid.
     vocab_size: prompts are token ids below it. warmup_requests: sent one by one before the clock starts.
     ignore_eos: ask for exactly the trace's output length (an extension that vLLM, SGLang and the built-in engine
     share). chat: use /chat/completions, whose prompts are text, so that lengths are approximate.
@@ -66,7 +53,6 @@ class LoadOptions:
     """
 
     request_timeout_s: float = 60.0
-    dispatch_delay_limit_s: float = 0.05
     vocab_size: int = 256
     warmup_requests: int = 2
     ignore_eos: bool = True
@@ -78,29 +64,54 @@ class LoadOptions:
 class Slo:
     """Limits that one request must meet to count as good; None where there is none."""
 
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    e2e_s: float | None = None
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+    e2e_ms: float | None = None
 
 
 @dataclass(frozen=True)
 class ReplayOptions:
+    """trace: relative to the project's root, or absolute. transform_table: as declared, params filled in.
+
+    max_dispatch_delay_ms: a run whose 99th percentile of (sent - scheduled) lies above is invalid.
+    """
+
     server: ServerOptions
-    trace: TraceOptions
+    trace: str
+    transform: Transform
+    transform_table: Mapping[str, Any]
     load: LoadOptions
-    slo: Slo | None
+    slo: Slo
+    max_dispatch_delay_ms: float
+
+
+DEFAULT_MAX_DISPATCH_DELAY_MS = 50.0
 
 
 def parse(case: CaseSpec) -> ReplayOptions:
-    """Raises OptionsError."""
-    options = dict(case.options)
-    server = _table("server", options.pop("server", None))
-    trace = fill(options.pop("trace", None), case.params, "trace")
-    load = _table("load", fill(options.pop("load", {}), case.params, "load"))
-    slo = fill(options.pop("slo", None), case.params, "slo")
-    if options:
-        raise OptionsError(f"unknown key {sorted(options)[0]!r} (known: server, trace, load, slo)")
-    return ReplayOptions(_server(server), _trace(trace), _load(load), _slo(slo))
+    """Raises OptionsError, or TraceError for the transform."""
+    options = _present(case.options)
+    unknown = options.keys() - set(_KEYS)
+    if unknown:
+        raise OptionsError(f"unknown key {sorted(unknown)[0]!r} (known: {', '.join(_KEYS)})")
+    filled = {
+        key: fill(options[key], case.params, key)
+        for key in ("trace", "transform", "slo", "load")
+        if key in options
+    }
+    if not isinstance(filled.get("trace"), str) or not filled["trace"]:
+        raise OptionsError("trace: expected the path of a trace file")
+    transform = _table("transform", filled.get("transform", {}))
+    _positive("", options, "max_dispatch_delay_ms")
+    return ReplayOptions(
+        server=_server(_table("server", options.get("server"), ServerOptions)),
+        trace=filled["trace"],
+        transform=parse_transform(transform),
+        transform_table=transform,
+        load=_load(_table("load", filled.get("load", {}), LoadOptions)),
+        slo=_slo(_table("slo", filled.get("slo", {}), Slo)),
+        max_dispatch_delay_ms=options.get("max_dispatch_delay_ms", DEFAULT_MAX_DISPATCH_DELAY_MS),
+    )
 
 
 def fill(value: Any, names: Mapping[str, Any], where: str) -> Any:
@@ -121,44 +132,28 @@ def fill(value: Any, names: Mapping[str, Any], where: str) -> Any:
 
 
 def _server(table: dict[str, Any]) -> ServerOptions:
-    _only("server", table, ServerOptions)
     command, url = table.get("command"), table.get("url")
     if (command is None) == (url is None):
         raise OptionsError("server: exactly one of command and url is needed")
-    if command is not None and (
-        not isinstance(command, Sequence)
-        or isinstance(command, str)
-        or not command
-        or not all(isinstance(word, str) for word in command)
-    ):
-        raise OptionsError("server.command: expected a list of texts (no shell reads it)")
-    if url is not None and not (isinstance(url, str) and url.startswith(("http://", "https://"))):
+    if command is not None:
+        words = command if isinstance(command, (list, tuple)) else []
+        if not words or not all(isinstance(word, str) for word in words):
+            raise OptionsError("server.command: expected a list of texts (no shell reads it)")
+        table["command"] = tuple(words)
+    elif not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise OptionsError(f"server.url: expected an http or https address, got {url!r}")
     for key in ("ready", "base_path"):
-        if not isinstance(table.get(key, "/"), str) or not table.get(key, "/").startswith("/"):
-            raise OptionsError(f"server.{key}: expected a path that begins with /, got {table[key]!r}")
+        path = table.get(key, "/")
+        if not isinstance(path, str) or not path.startswith("/"):
+            raise OptionsError(f"server.{key}: expected a path that begins with /, got {path!r}")
     if not isinstance(table.get("model", ""), str):
         raise OptionsError(f"server.model: expected a text, got {table['model']!r}")
-    _positive("server", table, "startup_timeout_s")
-    return ServerOptions(**{**table, "command": None if command is None else tuple(command), "url": url})
-
-
-def _trace(value: Any) -> TraceOptions:
-    table = {"path": value} if isinstance(value, str) else _table("trace", value)
-    _only("trace", table, TraceOptions)
-    if not isinstance(table.get("path"), str) or not table["path"]:
-        raise OptionsError("trace.path: expected the path of a trace file")
-    transforms: Any = table.get("transforms", [])
-    if not isinstance(transforms, list) or not all(isinstance(item, dict) for item in transforms):
-        raise OptionsError("trace.transforms: expected a list of tables, each with op")
-    if not isinstance(table.get("format", ""), str):
-        raise OptionsError(f"trace.format: expected a text, got {table['format']!r}")
-    return TraceOptions(table["path"], table.get("format"), tuple(transforms))
+    _positive("server.", table, "startup_timeout_s")
+    return ServerOptions(**table)
 
 
 def _load(table: dict[str, Any]) -> LoadOptions:
-    _only("load", table, LoadOptions)
-    _positive("load", table, "request_timeout_s", "dispatch_delay_limit_s")
+    _positive("load.", table, "request_timeout_s")
     for key, least in (("vocab_size", 2), ("warmup_requests", 0)):
         value = table.get(key, least)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -170,35 +165,29 @@ def _load(table: dict[str, Any]) -> LoadOptions:
     return LoadOptions(**table)
 
 
-def _slo(value: Any) -> Slo | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        if value not in SLO_PRESETS:
-            raise OptionsError(f"slo: {value!r} is none of {', '.join(SLO_PRESETS)}")
-        value = SLO_PRESETS[value]
-    table = _table("slo", value)
-    unknown = table.keys() - {"ttft_ms", "tpot_ms", "e2e_ms"}
-    if unknown or not table:
-        raise OptionsError(f"slo: expected ttft_ms, tpot_ms or e2e_ms, got {sorted(unknown) or 'nothing'}")
-    _positive("slo", table, *table)
-    return Slo(**{key.replace("_ms", "_s"): limit / 1e3 for key, limit in table.items()})
+def _slo(table: dict[str, Any]) -> Slo:
+    _positive("slo.", table, *table)
+    return Slo(**table)
 
 
-def _table(where: str, value: Any) -> dict[str, Any]:
+def _table(where: str, value: Any, kind: type | None = None) -> dict[str, Any]:
+    """`value` as a table without absent keys; those of the dataclass `kind` are the ones known."""
     if not isinstance(value, Mapping):
         raise OptionsError(f"{where}: expected a table, got {value!r}")
-    return dict(value)
+    table = _present(value)
+    if kind is not None:
+        unknown = table.keys() - {each.name for each in fields(kind)}
+        if unknown:
+            raise OptionsError(f"{where}: unknown key {sorted(unknown)[0]!r}")
+    return table
 
 
-def _only(where: str, table: Mapping[str, Any], kind: type) -> None:
-    unknown = table.keys() - kind.__dataclass_fields__.keys()  # type: ignore[attr-defined]  # a dataclass
-    if unknown:
-        raise OptionsError(f"{where}: unknown key {sorted(unknown)[0]!r}")
+def _present(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value is not None}
 
 
-def _positive(where: str, table: Mapping[str, Any], *keys: str) -> None:
+def _positive(prefix: str, table: Mapping[str, Any], *keys: str) -> None:
     for key in keys:
         value = table.get(key, 1)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9:
-            raise OptionsError(f"{where}.{key}: expected a number above 0, got {value!r}")
+            raise OptionsError(f"{prefix}{key}: expected a number above 0, got {value!r}")

@@ -47,7 +47,7 @@ def _body(
     if request.input_tokens < 1 or request.output_tokens < 1:
         raise TraceError(
             f"request {index} of the trace has {request.input_tokens} input and {request.output_tokens} output"
-            ' tokens: such requests cannot be sent (the transform {op = "drop_empty"} leaves them out)'
+            " tokens: such requests cannot be sent (transform.drop_empty leaves them out)"
         )
     tokens = _tokens(index, request, block_tokens, load.vocab_size)
     body: dict[str, object] = {

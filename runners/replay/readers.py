@@ -25,9 +25,9 @@ MAX_TOKENS = 10_000_000
 Row = Mapping[str, Any]
 
 
-def read(path: Path, *, name: str | None = None, format: str | None = None) -> Trace:
-    """The trace in `path`; `name` is what messages call it. `format` is a key of FORMATS, or None: told by
-    the columns of the first row.
+def read(path: Path, *, name: str | None = None) -> Trace:
+    """The trace in `path`, in whichever of FORMATS the columns of the first row tell; `name` is what messages
+    call the file.
 
     Raises TraceError naming file, line and column.
     """
@@ -45,10 +45,7 @@ def read(path: Path, *, name: str | None = None, format: str | None = None) -> T
         number, first = next(rows)
     except StopIteration:
         raise TraceError(f"{name}: no request in it") from None
-    if format is None:
-        format = _recognise(name, first)
-    elif format not in FORMATS:
-        raise TraceError(f"trace format {format!r}: known are {', '.join(FORMATS)}")
+    format = _recognise(name, first)
     reader, block_tokens, _ = FORMATS[format]
     requests = [_request(name, number, first, reader)]
     requests += [_request(name, number, row, reader) for number, row in rows]

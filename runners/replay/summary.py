@@ -52,7 +52,7 @@ class PrefixSharing:
 
 @dataclass(frozen=True)
 class TraceSummary:
-    """Of the trace as it is sent, after transforms.
+    """Of the trace as it is sent, after its transform.
 
     hash: of its content. rate: (n - 1) / span, per second; None for fewer than two arrival times.
     distinct_times: fewer than requests when the recorder's clock had a coarse grid.
@@ -63,8 +63,8 @@ class TraceSummary:
     source: str
     source_sha256: str
     format: str
-    transforms: list[dict[str, Any]]
-    transforms_version: int
+    transform: dict[str, Any]
+    transform_version: int
     requests: int
     span_s: float
     rate: float | None
@@ -80,8 +80,8 @@ class TraceSummary:
         return asdict(self)
 
 
-def summarise(trace: Trace, *, source: str, transforms: Sequence[Mapping[str, Any]] = ()) -> TraceSummary:
-    """`source` names the file, `transforms` are those already applied to `trace`."""
+def summarise(trace: Trace, *, source: str, transform: Mapping[str, Any] | None = None) -> TraceSummary:
+    """`source` names the file, `transform` is what was applied to `trace` already."""
     requests = trace.requests
     times = [request.at_s for request in requests]
     gaps = [later - earlier for earlier, later in pairwise(times)]
@@ -90,8 +90,8 @@ def summarise(trace: Trace, *, source: str, transforms: Sequence[Mapping[str, An
         source=source,
         source_sha256=trace.source_sha256,
         format=trace.format,
-        transforms=[dict(transform) for transform in transforms],
-        transforms_version=VERSION,
+        transform=dict(transform or {}),
+        transform_version=VERSION,
         requests=len(requests),
         span_s=trace.span_s,
         rate=(len(requests) - 1) / trace.span_s if trace.span_s > 0 else None,

@@ -29,9 +29,7 @@ METRICS = (
     MetricSpec("oom_rate", "ratio", lower_is_better=True, statistic="rate"),
     MetricSpec("error_rate", "ratio", lower_is_better=True, statistic="rate"),
 )
-TRUSTING = {
-    "dispatch_delay_limit_s": 30.0
-}  # these tests are about the server, whatever else the machine does
+TRUSTING = 30_000.0  # ms: these tests are about the server, whatever else the machine does
 
 
 def write_trace(root: Path, count: int, every_s: float, *, long: int | None = None) -> str:
@@ -67,6 +65,7 @@ def replay(
     every_s: float = 0.01,
     long: int | None = None,
     load: dict[str, Any] | None = None,
+    max_dispatch_delay_ms: float = TRUSTING,
     seconds: float = 60.0,
     **server: Any,
 ) -> RunResult:
@@ -78,7 +77,8 @@ def replay(
         options={
             "server": {"command": ["{python}", STUB, "{port}", mode, *stub_seconds], **server},
             "trace": write_trace(root, count, every_s, long=long),
-            "load": TRUSTING | (load or {}),
+            "load": load or {},
+            "max_dispatch_delay_ms": max_dispatch_delay_ms,
         },
     )
     return run_case(case, context(root, seconds=seconds))
@@ -173,7 +173,7 @@ def test_the_end_of_the_cases_time_ends_the_replay(tmp_path: Path) -> None:
 
 
 def test_a_client_that_lags_makes_the_run_invalid(tmp_path: Path) -> None:
-    result = replay(tmp_path, "good", load={"dispatch_delay_limit_s": 1e-9})
+    result = replay(tmp_path, "good", max_dispatch_delay_ms=1e-6)
     assert result.status is Status.INVALID
     assert "the load generator lagged" in result.reason
     assert result.measurements[0].samples
@@ -273,7 +273,7 @@ def test_a_server_that_runs_already_is_left_running(tmp_path: Path) -> None:
             options = {
                 "server": {"url": f"http://127.0.0.1:{port}/"},
                 "trace": "trace.jsonl",
-                "load": TRUSTING,
+                "max_dispatch_delay_ms": TRUSTING,
             }
             case = CaseSpec("serve", "replay", {}, METRICS, options=options)
             result = await asyncio.to_thread(run_case, case, context(tmp_path))
@@ -295,13 +295,16 @@ def test_a_server_that_runs_already_is_left_running(tmp_path: Path) -> None:
         ({"server": {"command": ["{pyhton}"]}}, r"server.command[0]: {pyhton} is none of"),
         ({"server": {"url": "file:///etc"}}, "server.url: expected an http"),
         ({"server": {"url": "http://x", "redy": "/"}}, "server: unknown key 'redy'"),
-        ({"server": {"url": "http://x"}, "trace": 3}, "trace: expected a table"),
+        ({"server": {"url": "http://x"}, "trace": 3}, "trace: expected the path"),
         ({"server": {"url": "http://x"}, "trace": "gone.csv"}, "gone.csv: No such file"),
         ({"server": {"url": "http://x"}, "trace": "{name}.csv"}, "trace: {name} is none of rate"),
         ({"server": {"url": "http://x"}, "load": {"chat": "yes"}}, "load.chat: expected true or false"),
         ({"server": {"url": "http://x"}, "load": {"request_timeout_s": 0}}, "load.request_timeout_s"),
-        ({"server": {"url": "http://x"}, "slo": "fast"}, "slo: 'fast' is none of llama3.1-8b"),
-        ({"server": {"url": "http://x"}, "slo": {"ttft_s": 1}}, "slo: expected ttft_ms"),
+        ({"server": {"url": "http://x"}, "slo": "fast"}, "slo: expected a table, got 'fast'"),
+        ({"server": {"url": "http://x"}, "slo": {"ttft_s": 1}}, "slo: unknown key 'ttft_s'"),
+        ({"server": {"url": "http://x"}, "slo": {"ttft_ms": True}}, "slo.ttft_ms: expected a number above 0"),
+        ({"server": {"url": "http://x"}, "transform": {"rate": 1}}, "transform: unknown key 'rate'"),
+        ({"server": {"url": "http://x"}, "max_dispatch_delay_ms": 0}, "max_dispatch_delay_ms: expected"),
         ({"server": {"url": "http://x"}, "speed": 1}, "unknown key 'speed'"),
     ],
 )
@@ -311,6 +314,20 @@ def test_bad_options_are_named(tmp_path: Path, options: dict[str, Any], message:
     assert result.status is Status.ERROR
     assert message in result.reason
     assert result.requests is None
+
+
+def test_absent_keys_may_be_there_as_none(tmp_path: Path) -> None:
+    """A manifest's tables come with every key."""
+    options = {
+        "server": {"command": ["{python}", STUB, "{port}", "good"], "url": None, "model": None},
+        "trace": write_trace(tmp_path, 2, 0.01),
+        "slo": {"ttft_ms": 60_000, "tpot_ms": None},
+        "max_dispatch_delay_ms": TRUSTING,
+    }
+    goodput = MetricSpec("goodput", "requests/s", lower_is_better=False, statistic="rate")
+    result = run_case(CaseSpec("serve", "replay", {}, (goodput,), options=options), context(tmp_path))
+    assert result.status is Status.OK
+    assert (value(result, "goodput") or 0) > 0
 
 
 def test_a_request_that_asks_for_nothing_cannot_be_sent(tmp_path: Path) -> None:
@@ -324,15 +341,16 @@ def test_params_reach_trace_and_transforms(tmp_path: Path) -> None:
     write_trace(tmp_path, 10, 1.0)
     options = {
         "server": {"command": ["{python}", STUB, "{port}", "good"]},
-        "trace": {"path": "{name}.jsonl", "transforms": [{"op": "rate", "requests_per_s": "{rate}"}]},
-        "load": TRUSTING,
+        "trace": "{name}.jsonl",
+        "transform": {"requests_per_s": "{rate}"},
+        "max_dispatch_delay_ms": TRUSTING,
     }
     case = CaseSpec("serve", "replay", {"rate": 100, "name": "trace"}, METRICS, options=options)
     result = run_case(case, context(tmp_path))
     assert result.status is Status.OK
     assert result.trace_summary is not None
     assert result.trace_summary["rate"] == pytest.approx(100.0)
-    assert result.trace_summary["transforms"] == [{"op": "rate", "requests_per_s": 100}]
+    assert result.trace_summary["transform"] == {"requests_per_s": 100}
 
 
 def test_prompts_are_the_same_in_every_launch_and_share_what_the_trace_shares() -> None:

@@ -49,7 +49,7 @@ def replay(root: Path, lengths: list[int], *arguments: str, limit: int | None = 
     options = {
         "server": {"command": command},
         "trace": "trace.jsonl",
-        "load": {"dispatch_delay_limit_s": 30.0},
+        "max_dispatch_delay_ms": 30_000.0,
     }
     case = CaseSpec("serve", "replay", {}, METRICS, memory_limit_bytes=limit, options=options)
     return run_case(

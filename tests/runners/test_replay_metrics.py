@@ -30,13 +30,13 @@ def metric(name: str, unit: str, statistic: str = "median") -> MetricSpec:
 def test_latency_counts_from_the_schedule_and_not_from_sending() -> None:
     late = [record(1.0, 1.75, 2.0, 2.5, late_s=0.5)]
     names = ("ttft", "ttft_from_send", "tpot", "e2e", "dispatch_delay")
-    found = measure([metric(name, "ms") for name in names], late, None).measurements
+    found = measure([metric(name, "ms") for name in names], late, Slo()).measurements
     assert [m.samples for m in found] == [[750.0], [250.0], [375.0], [1500.0], [500.0]]
 
 
 def test_tpot_uses_the_tokens_that_the_server_counts() -> None:
     two_tokens_a_chunk = [record(0.0, 1.0, 2.0, 3.0, tokens=6)]
-    found = measure([metric("tpot", "s"), metric("itl", "s")], two_tokens_a_chunk, None).measurements
+    found = measure([metric("tpot", "s"), metric("itl", "s")], two_tokens_a_chunk, Slo()).measurements
     assert found[0].samples == [pytest.approx(0.4)]
     assert found[1].samples == [1.0, 1.0]
     assert aligned(two_tokens_a_chunk)["chunks"] == [3]
@@ -44,7 +44,7 @@ def test_tpot_uses_the_tokens_that_the_server_counts() -> None:
 
 def test_tpot_of_one_token_is_undefined_and_no_failure() -> None:
     records = [record(0.0, 1.0), record(0.0, 1.0, 3.0)]
-    (found,) = measure([metric("tpot", "s")], records, None).measurements
+    (found,) = measure([metric("tpot", "s")], records, Slo()).measurements
     assert (found.samples, found.failures, found.value) == ([2.0], 0, 2.0)
 
 
@@ -73,7 +73,7 @@ def test_more_failures_never_look_faster() -> None:
     for lost in range(0, 60, 5):
         for slow in records[100 - lost :]:
             slow.outcome = Outcome.OOM
-        (found,) = measure([metric("e2e_p50", "s")], records, None).measurements
+        (found,) = measure([metric("e2e_p50", "s")], records, Slo()).measurements
         values.append(float("inf") if found.value is None else found.value)
     assert values == sorted(values)
     assert values[0] == values[10] == 50.0
@@ -82,7 +82,7 @@ def test_more_failures_never_look_faster() -> None:
 
 def test_a_percentile_on_a_failure_has_no_value_and_says_why() -> None:
     records = [record(0.0, 1.0), record(0.0, 2.0), record(0.0, outcome=Outcome.OOM)]
-    found = measure([metric("e2e_p99", "s", "p99"), metric("e2e_mean", "s", "mean")], records, None)
+    found = measure([metric("e2e_p99", "s", "p99"), metric("e2e_mean", "s", "mean")], records, Slo())
     tail, mean = found.measurements
     assert (tail.samples, tail.value, tail.failures) == ([1.0, 2.0], None, 1)
     assert mean.value is None
@@ -91,7 +91,7 @@ def test_a_percentile_on_a_failure_has_no_value_and_says_why() -> None:
 
 def test_a_metric_without_any_sample_is_left_out_and_named() -> None:
     found = measure(
-        [metric("ttft", "s"), metric("oom_rate", "%", "rate")], [record(0.0, outcome=Outcome.OOM)], None
+        [metric("ttft", "s"), metric("oom_rate", "%", "rate")], [record(0.0, outcome=Outcome.OOM)], Slo()
     )
     assert [m.metric.name for m in found.measurements] == ["oom_rate"]
     assert found.measurements[0].value == 100.0
@@ -102,13 +102,13 @@ def test_rates_tell_memory_from_other_failures() -> None:
     outcomes = [Outcome.OK, Outcome.OOM, Outcome.TIMEOUT, Outcome.LOST]
     records = [record(0.0, 1.0, outcome=outcome) for outcome in outcomes]
     names = ("oom_rate", "error_rate", "failure_rate")
-    found = measure([metric(name, "ratio", "rate") for name in names], records, None).measurements
+    found = measure([metric(name, "ratio", "rate") for name in names], records, Slo()).measurements
     assert [m.value for m in found] == [0.25, 0.5, 0.75]
     assert found[0].samples == [0.0, 1.0, 0.0, 0.0]
 
 
 def test_goodput_counts_requests_within_every_limit() -> None:
-    slo = Slo(ttft_s=1.0, tpot_s=0.5)
+    slo = Slo(ttft_ms=1000, tpot_ms=500)
     good = record(0.0, 0.5, 1.0)
     slow_start, slow_tokens = record(0.0, 1.5, 1.6), record(0.0, 0.5, 4.0)
     failed, single = record(0.0, 0.5, outcome=Outcome.SHORT), record(0.0, 0.5)
@@ -118,6 +118,8 @@ def test_goodput_counts_requests_within_every_limit() -> None:
     records = [good, slow_start, slow_tokens, failed, single]
     (found,) = measure([metric("goodput", "req/s", "rate")], records, slo).measurements
     assert found.value == pytest.approx(2 / 4.0)
+    (without,) = measure([metric("goodput", "req/s", "rate")], records, Slo()).measurements
+    assert without.value == pytest.approx(4 / 4.0)
 
 
 def test_duration_reaches_the_last_arrival_even_when_it_failed() -> None:
@@ -132,11 +134,10 @@ def test_duration_reaches_the_last_arrival_even_when_it_failed() -> None:
         (metric("ttft", "ratio"), "metric ttft: unit 'ratio' is none of s, ms"),
         (metric("ttft", "s", "count"), "metric ttft: a latency has no statistic 'count'"),
         (metric("e2e_p99", "s"), "metric e2e_p99: its name says p99, its statistic median"),
-        (metric("goodput", "req/s", "rate"), "metric goodput: goodput needs slo"),
     ],
 )
 def test_a_metric_that_cannot_be_measured_is_named_before_anything_starts(
     bad: MetricSpec, message: str
 ) -> None:
     with pytest.raises(OptionsError, match=message):
-        check([bad], None)
+        check([bad])

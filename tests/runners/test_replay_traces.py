@@ -11,7 +11,7 @@ import pytest
 from runners.replay.readers import read
 from runners.replay.summary import TOKEN_EDGES, summarise
 from runners.replay.trace import Trace, TraceError, TraceRequest
-from runners.replay.transforms import apply
+from runners.replay.transforms import apply, parse
 
 TRACES = Path(__file__).parents[2].parent / "shared" / "data" / "traces"
 
@@ -31,6 +31,10 @@ def plain(*rows: tuple[float, int, int]) -> str:
 
 def trace(*times: float) -> Trace:
     return Trace(tuple(TraceRequest(at, 10, 5) for at in times), "plain", "")
+
+
+def changed(before: Trace, **table: Any) -> Trace:
+    return apply(before, parse(table))
 
 
 def shared(name: str) -> Trace:
@@ -121,60 +125,70 @@ def test_a_file_that_is_absent_or_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"at_s\n\xff\xfe")
     with pytest.raises(TraceError, match="binary:2: no UTF-8"):
         read(tmp_path / "binary")
-    with pytest.raises(TraceError, match="trace format 'csv'"):
-        read(write(tmp_path, plain((0, 1, 1))), format="csv")
 
 
 def test_rate_scales_times_and_keeps_the_shape_of_bursts() -> None:
-    faster = apply(trace(0.0, 1.0, 4.0), [{"op": "rate", "requests_per_s": 5.0}])
+    faster = changed(trace(0.0, 1.0, 4.0), requests_per_s=5.0)
     assert [request.at_s for request in faster.requests] == pytest.approx([0.0, 0.1, 0.4])
 
 
-def test_transforms_apply_in_order() -> None:
-    changed = apply(
-        trace(0.0, 1.0, 2.0, 3.0),
-        [
-            {"op": "window", "start_s": 1.0, "duration_s": 2.0},
-            {"op": "time_scale", "factor": 0.5},
-            {"op": "clip_lengths", "max_input_tokens": 4},
-            {"op": "scale_lengths", "output": 2.0},
-        ],
+def test_transforms_apply_in_their_documented_order() -> None:
+    """The window is in the trace's own time, the first two are of what is left, lengths are cut when scaled."""
+    after = changed(
+        trace(0.0, 1.0, 2.0, 3.0, 4.0),
+        start_s=1.0,
+        duration_s=3.0,
+        requests=2,
+        time_scale=0.5,
+        output_scale=2.0,
+        max_input_tokens=4,
+        max_output_tokens=9,
     )
-    assert changed.requests == (TraceRequest(0.0, 4, 10), TraceRequest(0.5, 4, 10))
+    assert after.requests == (TraceRequest(0.0, 4, 9), TraceRequest(0.5, 4, 9))
+
+
+def test_scaled_prompts_no_longer_share_blocks() -> None:
+    shared_blocks = Trace((TraceRequest(0.0, 512, 1, "", (1,)),), "mooncake", "", 512)
+    assert changed(shared_blocks, input_scale=0.25).requests == (TraceRequest(0.0, 128, 1),)
 
 
 def test_jitter_undoes_a_grid_and_repeats_by_its_seed() -> None:
     gridded = trace(*([0.0] * 50), *([3.0] * 50))
-    once = apply(gridded, [{"op": "jitter", "grid_s": 3.0, "seed": 1}])
-    again = apply(gridded, [{"op": "jitter", "grid_s": 3.0, "seed": 1}])
-    other = apply(gridded, [{"op": "jitter", "grid_s": 3.0, "seed": 2}])
+    once, again, other = (changed(gridded, jitter_s=3.0, jitter_seed=seed) for seed in (1, 1, 2))
     assert once.content_hash() == again.content_hash() != other.content_hash()
     assert len({request.at_s for request in once.requests}) == 100
     assert 3.0 < once.span_s < 6.0
+    assert [r.at_s for r in once.requests] == sorted(r.at_s for r in once.requests)
 
 
 @pytest.mark.parametrize(
-    ("transform", "message"),
+    ("table", "message"),
     [
-        ({"op": "faster"}, r"transforms\[0\]: op 'faster' is not one of"),
-        ({"factor": 2}, r"op None"),
-        ({"op": "head", "requests": 0}, r"\(head\): requests: expected a number of at least 1"),
-        ({"op": "head", "requests": "many"}, r"\(head\): requests"),
-        ({"op": "jitter", "grid_s": 1.0}, r"\(jitter\): seed: expected"),
-        ({"op": "rate", "requests_per_s": float("nan")}, r"\(rate\): requests_per_s"),
-        ({"op": "time_scale", "factor": 2, "by": 1}, r"\(time_scale\): unknown key 'by'"),
-        ({"op": "window", "start_s": 90, "duration_s": 1}, r"\(window\): no request is left"),
+        ({"speed": 2}, "transform: unknown key 'speed'"),
+        ({"requests": 0}, "transform.requests: 0 leaves nothing"),
+        ({"requests": 2.5}, "transform.requests: expected a whole number"),
+        ({"requests": "many"}, "transform.requests: expected a whole number"),
+        ({"time_scale": -1}, "transform.time_scale: expected a number of at least 0"),
+        ({"requests_per_s": float("nan")}, "transform.requests_per_s: expected a number"),
+        ({"drop_empty": 1}, "transform.drop_empty: expected true or false"),
+        ({"time_scale": 1.0, "requests_per_s": 1.0}, "exclude each other"),
+        ({"start_s": 90}, "transform: none of 2 requests is left"),
     ],
 )
-def test_a_bad_transform_is_named(transform: dict[str, Any], message: str) -> None:
+def test_a_bad_transform_is_named(table: dict[str, Any], message: str) -> None:
     with pytest.raises(TraceError, match=message):
-        apply(trace(0.0, 1.0), [transform])
+        changed(trace(0.0, 1.0), **table)
+
+
+def test_arrivals_at_one_instant_have_no_rate_to_scale() -> None:
+    with pytest.raises(TraceError, match="all requests arrive at once"):
+        changed(trace(1.0, 1.0), requests_per_s=5.0)
 
 
 def test_requests_that_failed_when_recorded_are_dropped_only_on_demand() -> None:
     recorded = Trace((TraceRequest(0.0, 5, 0), TraceRequest(1.0, 5, 3)), "burstgpt", "")
-    assert apply(recorded, []).requests == recorded.requests
-    assert apply(recorded, [{"op": "drop_empty"}]).requests == (TraceRequest(0.0, 5, 3),)
+    assert changed(recorded).requests == recorded.requests
+    assert changed(recorded, drop_empty=True).requests == (TraceRequest(0.0, 5, 3),)
 
 
 def test_the_hash_is_of_the_content_and_not_of_the_file(tmp_path: Path) -> None:
