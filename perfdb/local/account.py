@@ -56,5 +56,5 @@ def _create(name: str) -> Account | None:
         return None
     command = [useradd, "--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin", name]
     # Another perfdb may make the same account at this moment; what counts is whether it is there afterwards.
-    subprocess.run(command, check=False, capture_output=True)  # noqa: S603
+    subprocess.run(command, check=False, capture_output=True)
     return _lookup(name)

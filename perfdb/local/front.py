@@ -91,7 +91,7 @@ def _start(*, host: str, port: int | None) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "perfdb.local", "--host", host]
     if port is not None:
         command += ["--port", str(port)]
-    return subprocess.Popen(  # noqa: S603
+    return subprocess.Popen(
         as_account(command, account=None, death_signal=signal.SIGTERM),
         stdin=subprocess.DEVNULL,
         cwd=Path(__file__).resolve().parents[2],

@@ -80,7 +80,7 @@ class PostgresServer:
             *("--encoding", "UTF8", "--locale-provider", "builtin", "--builtin-locale", "C.UTF-8"),
             *("--locale", "C", *(() if self.durable else ("--no-sync",))),
         ]
-        done = subprocess.run(  # noqa: S603
+        done = subprocess.run(
             as_account(command, account=self.account, death_signal=signal.SIGKILL),
             capture_output=True,
             text=True,

@@ -125,9 +125,9 @@ def prepare(folder: StateFolder, *, account: Account | None) -> None:
         for child in (folder.postgres, folder.postgres_socket_folder):
             own_private_folder(child, owner=account)
     except OSError as error:
-        where = error.filename or folder.path
+        where = f"{error.filename}: " if error.filename not in {None, str(folder.path)} else ""
         raise StateError(
-            f"cannot use {where} for data: {error.strerror}. Make it writable, or name another folder in "
+            f"cannot keep data in {folder.path}: {where}{error.strerror}. Another folder can be named in "
             f"{FOLDER_VARIABLE}."
         ) from error
 

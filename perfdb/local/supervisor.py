@@ -26,7 +26,7 @@ _INHERITED_FD = 3
 _KILLED_WITHIN_S = 1.0
 
 
-class StopRequested(Exception):  # noqa: N818  (asked for, no error)
+class StopRequested(Exception):
     """SIGTERM or SIGINT arrived."""
 
 
