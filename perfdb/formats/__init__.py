@@ -20,7 +20,7 @@ from perfdb.formats.reading import (
     Reading,
     Rejection,
 )
-from perfdb.formats.registry import FORMATS, Format
+from perfdb.formats.registry import ALIASES, FORMATS, Format
 from perfdb.formats.source import MAX_BYTES, Source, open_source
 
 __all__ = [
@@ -49,12 +49,12 @@ def read(
 ) -> Reading:
     """Read one result: bytes are its content, a string or path names a file.
 
-    format: a key of FORMATS, or "auto" to tell by the content. lower_is_better: declares the direction of the
+    format: a key of FORMATS or ALIASES, or "auto" to tell by the content. lower_is_better: declares the direction of the
     metrics for which neither format nor unit has one. max_bytes: cap on the unpacked size.
     Raises FormatError, with the format tried, the position and the reason; nothing is returned then.
     """
     source = open_source(data, max_bytes=max_bytes)
-    chosen = detect(source) if format == "auto" else _named(format)
+    chosen = detect(source) if format == "auto" else _named(format, source)
     source.format = chosen.name
     try:
         reading = chosen.read(source)
@@ -78,11 +78,16 @@ def detect(source: Source) -> Format:
     raise FormatError("auto", "line 1", f"no known format; tried {', '.join(FORMATS)}")
 
 
-def _named(name: str) -> Format:
-    try:
-        return FORMATS[name]
-    except KeyError:
-        raise FormatError(name, "", f"no such format; known: {', '.join(FORMATS)}") from None
+def _named(name: str, source: Source) -> Format:
+    candidates = [FORMATS[each] for each in ALIASES.get(name, (name,)) if each in FORMATS]
+    if not candidates:
+        raise FormatError(name, "", f"no such format; known: {', '.join((*FORMATS, *ALIASES))}")
+    if not source.head.strip():
+        raise FormatError(name, "byte 0", "empty: nothing was measured, and that is not a pass")
+    source.format = candidates[0].name
+    if len(candidates) == 1:
+        return candidates[0]
+    return next((each for each in candidates if each.sniff(source)), candidates[0])
 
 
 def _declared(reading: Reading, *, lower_is_better: bool) -> Reading:
@@ -92,4 +97,5 @@ def _declared(reading: Reading, *, lower_is_better: bool) -> Reading:
     benchmarks = tuple(
         replace(each, metrics=tuple(of(metric) for metric in each.metrics)) for each in reading.benchmarks
     )
-    return replace(reading, benchmarks=benchmarks)
+    warnings = tuple(each for each in reading.warnings if not each.startswith("direction: "))
+    return replace(reading, benchmarks=benchmarks, warnings=warnings)

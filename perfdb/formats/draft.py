@@ -218,6 +218,11 @@ class Draft:
         """Whether a benchmark of this name is there already, at whatever parameters."""
         return stable(name.strip()) in self._names
 
+    @property
+    def has_any(self) -> bool:
+        """Whether any benchmark is there."""
+        return bool(self._entries)
+
     def finish(self) -> Reading:
         """The finished reading: headlines filled in, text cleaned, an empty one warned of."""
         benchmarks = tuple(_finished(entry) for entry in self._entries.values())

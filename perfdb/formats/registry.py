@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 from perfdb.formats import (
+    aiperf,
     asv,
+    bencher,
     benchmarkdotnet,
     catch2,
     criterion,
+    github_action,
     go_bench,
     google_benchmark,
     hyperfine,
     jmh,
+    k6,
+    lnt,
+    locust,
     mlperf,
     nvbench,
+    own,
     pyperf,
     pytest_benchmark,
+    pytorch_hud,
     sglang,
+    torchbench,
     vllm,
+    wrk,
 )
 from perfdb.formats.format import Format
 
-__all__ = ["FORMATS", "Format"]
+__all__ = ["ALIASES", "FORMATS", "Format"]
 
 FORMATS: dict[str, Format] = {
     each.name: each
     for each in (
+        own.FORMAT,
         nvbench.JSON_FORMAT,
         pytest_benchmark.FORMAT,
         google_benchmark.FORMAT,
@@ -36,10 +47,30 @@ FORMATS: dict[str, Format] = {
         benchmarkdotnet.FORMAT,
         vllm.FORMAT,
         sglang.FORMAT,
+        aiperf.FORMAT,
+        aiperf.GENAI_PERF_FORMAT,
+        torchbench.FORMAT,
+        github_action.DATA_JS_FORMAT,
+        github_action.CUSTOM_FORMAT,
+        pytorch_hud.FORMAT,
+        lnt.FORMAT,
+        k6.FORMAT,
+        locust.FORMAT,
+        wrk.FORMAT,
+        bencher.FORMAT,
         nvbench.CSV_FORMAT,
         mlperf.SUMMARY_FORMAT,
         mlperf.DETAIL_FORMAT,
         catch2.FORMAT,
         go_bench.FORMAT,
     )
+}
+
+# Short names for formats of several shapes; the content says which shape it is.
+ALIASES: dict[str, tuple[str, ...]] = {
+    "nvbench": ("nvbench-json", "nvbench-csv"),
+    "mlperf": ("mlperf-summary", "mlperf-detail"),
+    "bmf": ("bencher-bmf",),
+    "go": ("go-bench",),
+    "pytest": ("pytest-benchmark",),
 }

@@ -1,6 +1,7 @@
 """SGLang `bench_serving`: one JSON object a line, each line a run. Lines of equal parameters are launches of one
 benchmark.
 
+The data set is the workload and so part of the name; the parameters are the configuration it was sent at.
 `server_info` is environment, by a list of named keys only (it holds ports, seeds and paths), and never identity.
 """
 
@@ -17,7 +18,7 @@ from perfdb.formats.source import Source
 
 NAME = "sglang"
 _PARAMS = (
-    "backend", "dataset_name", "request_rate", "max_concurrency", "sharegpt_output_len", "random_input_len",
+    "backend", "request_rate", "max_concurrency", "sharegpt_output_len", "random_input_len",
     "random_output_len", "random_range_ratio", "random_image_count", "random_image_resolution", "num_prompts",
 )  # fmt: skip
 _CLASS = (
@@ -56,8 +57,9 @@ def _run(draft: Draft, at: str, run: dict[str, Any]) -> None:
     metrics = [*latency_metrics(draft, at, run), *rate_metrics(draft, at, run)]
     metrics += draft.metrics(at, lambda: failure_rate(completed, failed))
     status, reason = ("error", "no request completed") if completed == 0 else ("ok", "")
+    dataset = run.get("dataset_name")
     draft.add(
-        "bench_serving",
+        f"bench_serving/{dataset}" if isinstance(dataset, str) and dataset else "bench_serving",
         [] if status == "error" else metrics,
         params=params,
         status=status,

@@ -1,0 +1,146 @@
+"""PyTorch HUD benchmark records, schema v3: an array, or one JSON object (or array) a line.
+
+A record is one metric of one model: {benchmark, model, metric: {name, benchmark_values}}. The schema has neither
+unit nor direction; both are known for some metric names and open for the rest. Integers are kept exact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from perfdb.formats.draft import Draft, convert, finite, metric, shown
+from perfdb.formats.errors import FormatError, ItemError
+from perfdb.formats.format import Format
+from perfdb.formats.reading import CommitReading, Params, Reading
+from perfdb.formats.source import Record, Source
+
+NAME = "pytorch-hud-v3"
+_RECORD_KEYS = {"benchmark", "metric", "repo", "workflow_id", "job_id", "head_sha", "head_branch", "runners"}
+_CHANGING = re.compile(r"desc|time|date|path|url|sha$|commit|version|host|_id$|^id$|pid", re.IGNORECASE)
+# By the metric's name: unit and direction. The first that matches.
+_KNOWN: tuple[tuple[re.Pattern[str], str, bool | None], ...] = (
+    (re.compile(r"instruction_count"), "instructions", True),
+    (re.compile(r"(^|_)(latency|ttft|tpot|itl)\w*_ms$|_ms$|\(ms\)$"), "ms", True),
+    (re.compile(r"(time|latency)\w*\(s\)$|_s$|_(sec|seconds)$"), "s", True),
+    (re.compile(r"tokens?_(per|/)_?s(ec(ond)?)?|tokens_per_second|token\(s\)/s"), "tokens/s", False),
+    (re.compile(r"requests?_per_s"), "requests/s", False),
+    (re.compile(r"speedup"), "", False),
+    (re.compile(r"throughput"), "", False),
+    (re.compile(r"peak_mem|memory_usage"), "", True),
+    (re.compile(r"latency"), "", True),
+)
+
+
+class _Metric(msgspec.Struct):
+    name: str
+    benchmark_values: list[Any]
+
+
+class _Benchmark(msgspec.Struct):
+    name: str
+    mode: str | None = None
+    dtype: str | None = None
+    extra_info: dict[str, Any] | None = None
+
+
+class _Model(msgspec.Struct):
+    name: str | None = None
+    type: str | None = None
+    backend: str | None = None
+
+
+class _HudRecord(msgspec.Struct):
+    benchmark: _Benchmark
+    metric: _Metric
+    model: _Model = msgspec.field(default_factory=_Model)
+    head_sha: str | None = None
+    head_branch: str | None = None
+    runners: list[Any] | None = None
+
+
+def _sniff(source: Source) -> bool:
+    records = source.first_array[:50] or ([source.first_object] if source.first_object else [])
+    if not records or not all(isinstance(each, dict) and each.keys() <= _ALLOWED for each in records):
+        return False
+    return any(each.keys() & _RECORD_KEYS for each in records)
+
+
+_ALLOWED = _RECORD_KEYS | {
+    "timestamp", "schema_version", "name", "model", "inputs", "dependencies", "run_attempt", "servicelab_experiment_id",
+    "servicelab_trial_id", "extra_info", "job_name", "workflow_name",
+}  # fmt: skip
+
+
+def _read(source: Source) -> Reading:
+    draft = Draft(NAME)
+    for record in _records(draft, source):
+        with draft.item(record.at):
+            if not isinstance(record.value, dict):
+                raise ItemError(f"expected a record, got {shown(record.value)}")
+            missing = [key for key in ("benchmark", "metric") if key not in record.value]
+            if missing:
+                raise ItemError(f"a record without {' and '.join(missing)}")
+            _record(draft, convert(record.value, _HudRecord, record.at))
+    return draft.finish()
+
+
+def _records(draft: Draft, source: Source) -> Iterator[Record]:
+    for record in source.records():
+        if isinstance(record, FormatError):
+            draft.reject(record.at, record.reason)
+        elif isinstance(record.value, list):
+            at = "" if record.at == "$" else f"{record.at} "
+            yield from (Record(f"{at}[{index}]", each) for index, each in enumerate(record.value))
+        else:
+            yield record
+
+
+def _record(draft: Draft, record: _HudRecord) -> None:
+    _environment(draft, record)
+    if not record.metric.benchmark_values:
+        raise ItemError("metric without values", "metric.benchmark_values")
+    unit, lower = next(((u, d) for known, u, d in _KNOWN if known.search(record.metric.name)), ("", None))
+    samples = [finite(value, "metric.benchmark_values") for value in record.metric.benchmark_values]
+    made = metric(record.metric.name, unit, lower_is_better=lower, launches=[samples])
+    model = record.model.name
+    draft.add(
+        f"{record.benchmark.name}/{model}" if model else record.benchmark.name,
+        [made],
+        params=_params(record),
+        info={"description": (record.benchmark.extra_info or {}).get("description")},
+        repeat="launches",
+    )
+
+
+def _params(record: _HudRecord) -> Params:
+    params: Params = {
+        key: value
+        for key, value in (
+            ("mode", record.benchmark.mode),
+            ("dtype", record.benchmark.dtype),
+            ("model_type", record.model.type),
+            ("backend", record.model.backend),
+        )
+        if value
+    }
+    for key, value in (record.benchmark.extra_info or {}).items():
+        if isinstance(value, (str, bool, int, float)) and not _CHANGING.search(key) and key not in params:
+            params[key] = value
+    return params
+
+
+def _environment(draft: Draft, record: _HudRecord) -> None:
+    if record.head_sha and draft.commit is None:
+        draft.commit = CommitReading(record.head_sha, branch=record.head_branch)
+    for runner in (record.runners or [])[:1]:
+        if isinstance(runner, dict) and "runner" not in draft.klass:
+            for key, name in (("type", "runner"), ("gpu_info", "gpu"), ("cpu_info", "cpu")):
+                if isinstance(runner.get(key), str):
+                    draft.klass[name] = runner[key]
+
+
+FORMAT = Format(NAME, "PyTorch HUD v3", _sniff, _read, ('"benchmark_values"',))
