@@ -179,7 +179,10 @@ CELERY_TASK_DEFAULT_QUEUE = "analysis"
 CELERY_TASK_CREATE_MISSING_QUEUES = True
 CELERY_TASK_QUEUES = [Queue("analysis"), Queue("measure")]
 CELERY_TIMEZONE = TIME_ZONE
-CELERY_BEAT_SCHEDULE: dict[str, Any] = {}
+CELERY_BEAT_SCHEDULE: dict[str, Any] = {
+    "poll projects": {"task": "perfdb.tasks.poll_projects", "schedule": 15.0},
+    "keep jobs": {"task": "perfdb.tasks.keep_jobs", "schedule": 15.0},
+}
 
 # --- API ---------------------------------------------------------------------------------------------------
 REST_FRAMEWORK: dict[str, Any] = {

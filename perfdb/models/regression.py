@@ -28,6 +28,7 @@ class AlertState(models.TextChoices):
     ACKNOWLEDGED = "acknowledged", "acknowledged"
     FIXED = "fixed", "fixed"
     RECOVERED = "recovered", "recovered"
+    RECORDED = "recorded", "recorded"
     WONTFIX = "wontfix", "won't fix"
     INVALID = "invalid", "invalid"
     DUPLICATE = "duplicate", "duplicate"

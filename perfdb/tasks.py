@@ -1,0 +1,137 @@
+"""Celery entry points: load, call a service, queue what it returns. State lives in PostgreSQL, not in messages."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterable
+from datetime import timedelta
+from functools import partial
+
+from celery import shared_task
+from django.db import transaction
+from django.utils import timezone
+
+from perfdb.models import Alert, Job, JobState, Project, Worker
+from perfdb.services import alerts, bisection, catalogue, detect, measure, schedule, track
+from perfdb.vcs import GitError
+
+log = logging.getLogger(__name__)
+
+
+def measure_queue(pool_name: str) -> str:
+    """The queue that the workers of a pool serve."""
+    return "measure" if pool_name == "default" else f"measure.{pool_name}"
+
+
+def this_worker() -> Worker:
+    """The row of this process: PERFDB_WORKER (host name) in PERFDB_POOL (default)."""
+    pool = catalogue.pool(os.environ.get("PERFDB_POOL", "default"))
+    name = os.environ.get("PERFDB_WORKER") or socket.gethostname()
+    worker, _ = Worker.objects.update_or_create(
+        name=name, defaults={"pool": pool, "host": socket.gethostname(), "seen_at": timezone.now()}
+    )
+    return worker
+
+
+def send_jobs(job_ids: Iterable[int]) -> None:
+    """Wake the workers of each job's pool. A message lost here is sent again by `keep_jobs`."""
+    rows = Job.objects.filter(pk__in=list(job_ids), state=JobState.QUEUED).values_list("pk", "pool__name")
+    for job_id, pool_name in rows:
+        measure_job.apply_async(args=[job_id], queue=measure_queue(pool_name))
+        schedule.mark_sent([job_id])
+
+
+def send_jobs_later(job_ids: Iterable[int]) -> None:
+    ids = tuple(job_ids)
+    if ids:
+        transaction.on_commit(partial(send_jobs, ids))
+
+
+@shared_task
+def measure_job(job_id: int) -> str:
+    """A wake-up: take the most urgent job of this worker's pool (not necessarily the one named) and run it."""
+    worker = this_worker()
+    if not worker.enabled:
+        return "worker is disabled"
+    job = schedule.claim(worker)
+    if job is None:
+        return "nothing to do"
+    outcome = measure.perform(job, worker=worker)
+    waiting = bisection.of_job(job)
+    if outcome.series_ids:
+        analyse_series.delay(sorted(outcome.series_ids))
+    for bisection_id in waiting:
+        advance_bisection.delay(bisection_id)
+    return f"{job}: {outcome.state} {outcome.reason}".strip()
+
+
+@shared_task
+def analyse_series(series_ids: list[int]) -> str:
+    """Analyse, bundle into alerts, and start what new alerts ask for."""
+    found = detect.analyse(series_ids)
+    bundled = alerts.bundle(found)
+    for alert_id in bundled.new:
+        follow_alert.delay(alert_id)
+    return f"{len(found.new)} new changes, {len(bundled.new)} new alerts"
+
+
+@shared_task
+def follow_alert(alert_id: int) -> str:
+    """A new regression is bisected."""
+    alert = Alert.objects.select_related("project", "branch").get(pk=alert_id)
+    if alert.kind != "regression" or not alert.is_open:
+        return "nothing to follow"
+    try:
+        started = bisection.start_for_alert(alert)
+    except bisection.BisectionError as error:
+        alerts.comment(alert, f"not bisected: {error}", who=alerts.SYSTEM)
+        return str(error)
+    if started is None:
+        return "no active change"
+    advance_bisection.delay(started.pk)
+    return f"bisection {started.pk}"
+
+
+@shared_task
+def advance_bisection(bisection_id: int) -> str:
+    done = bisection.advance(bisection_id)
+    send_jobs(done.jobs)
+    return "finished" if done.finished else f"{len(done.jobs)} probes asked for"
+
+
+@shared_task
+def fetch_project(project_id: int) -> str:
+    project = Project.objects.get(pk=project_id)
+    try:
+        fetched = track.fetch(project)
+    except GitError as error:
+        log.warning("project %s: %s", project.slug, error)
+        return str(error)
+    send_jobs(job.pk for job in fetched.jobs)
+    return f"{len(fetched.jobs)} jobs"
+
+
+@shared_task
+def poll_projects() -> int:
+    """Fetch the projects that are due."""
+    now = timezone.now()
+    due = [
+        project.pk
+        for project in Project.objects.exclude(url="")
+        if project.polled_at is None or now - project.polled_at >= timedelta(seconds=project.poll_interval_s)
+    ]
+    for project_id in due:
+        fetch_project.delay(project_id)
+    return len(due)
+
+
+@shared_task
+def keep_jobs() -> int:
+    """Requeue abandoned jobs, send again what the broker lost, push bisections that wait for nothing."""
+    ids = [*schedule.requeue_abandoned(), *schedule.unsent()]
+    send_jobs(ids)
+    for bisection_id in bisection.unfinished():
+        advance_bisection.delay(bisection_id)
+    return len(ids)
