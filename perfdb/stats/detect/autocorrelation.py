@@ -9,8 +9,9 @@ import numpy as np
 from perfdb.stats.detect.density import Density
 from perfdb.stats.detect.drift import Drifted
 from perfdb.stats.detect.history import Floats
-from perfdb.stats.detect.launches import MAD_TO_SIGMA, Observations
+from perfdb.stats.detect.launches import Observations
 from perfdb.stats.detect.path import find_path
+from perfdb.stats.detect.robust import sigma_about_zero
 
 PHIS = (0.3, 0.5, 0.7, 0.85)
 _CLIP_SIGMA = 4.0
@@ -56,12 +57,12 @@ def _residual(observations: Observations, drawn: Drifted) -> Floats:
     """Commit centre minus level and drift, over the local scale, clipped."""
     drift = 0.0 if drawn.drift is None else drawn.drift
     residual = (observations.centre - drift - drawn.path.per_commit()) / observations.scale
-    limit = _CLIP_SIGMA * MAD_TO_SIGMA * float(np.median(np.abs(residual)))
+    limit = _CLIP_SIGMA * sigma_about_zero(residual)
     return np.clip(residual, -limit, limit)
 
 
 def _innovations(residual: Floats, phi: float) -> float:
     """Negative log likelihood of the innovations at their own scale (Student t4), up to a constant of n."""
     innovation = residual[1:] - phi * residual[:-1]
-    sigma = max(MAD_TO_SIGMA * float(np.median(np.abs(innovation))), 1e-300)
+    sigma = max(sigma_about_zero(innovation), 1e-300)
     return float(np.sum(2.5 * np.log1p((innovation / sigma) ** 2 / 4.0)) + len(innovation) * np.log(sigma))

@@ -9,8 +9,9 @@ from numba import njit
 
 from perfdb.stats.detect.density import Density
 from perfdb.stats.detect.history import Floats, Ints
-from perfdb.stats.detect.launches import MAD_TO_SIGMA, Observations
+from perfdb.stats.detect.launches import Observations
 from perfdb.stats.detect.path import LevelPath, find_path
+from perfdb.stats.detect.robust import sigma_about_zero
 
 FROM_COMMITS = 24
 WAVELENGTHS = (60.0, 120.0, 240.0)
@@ -49,33 +50,36 @@ def with_drift(observations: Observations, density: Density, plain: LevelPath, p
 def _at_wavelength(
     observations: Observations, density: Density, plain: LevelPath, penalty: float, wavelength: float
 ) -> Drifted:
+    """From two starts, since each alone gets stuck: all jumps of the plain path beside the drift, and none of them."""
     lam = (wavelength / (2.0 * np.pi)) ** 4
-    path, drift = plain, np.zeros(observations.n)
+    centre, scale, least = observations.centre, observations.scale, 1e-3 * observations.commit_sigma
     best = Drifted(path=plain, drift=None, total=np.inf)
-    for _ in range(_ROUNDS):
-        residual = (observations.centre - drift - path.per_commit()) / observations.scale
-        sigma = max(MAD_TO_SIGMA * float(np.median(np.abs(residual))), 1e-3 * observations.commit_sigma)
-        weight = 5.0 / (4.0 + (residual / sigma) ** 2) / observations.scale**2
-        drift = _fit(observations.centre, weight, path.jumps, lam, sigma, penalty)
-        again = find_path(observations, density, penalty=penalty, drift=drift)
-        if again.cost < best.total:
-            best = Drifted(path=again, drift=drift, total=again.cost)
-        same = np.array_equal(again.jumps, path.jumps)
-        path = again
-        if same:
-            break
+    for jumps in (plain.jumps, plain.jumps[:0]):
+        path, drift = plain, np.zeros(observations.n)
+        for _ in range(_ROUNDS):
+            drift = _fit(centre, centre - drift - path.per_commit(), scale, jumps, lam, least, penalty)
+            path = find_path(observations, density, penalty=penalty, drift=drift)
+            if path.cost < best.total:
+                best = Drifted(path=path, drift=drift, total=path.cost)
+            if np.array_equal(path.jumps, jumps):
+                break
+            jumps = path.jumps
     return best
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _fit(x: Floats, weight: Floats, jumps: Ints, lam: float, sigma: float, penalty: float) -> Floats:
+def _fit(
+    x: Floats, residual: Floats, scale: Floats, jumps: Ints, lam: float, least_sigma: float, penalty: float
+) -> Floats:
     """f of  min sum w (x - Z delta - f)^2 + lam |D2 f|^2,  weakest jumps dropped while z^2 / 2 < penalty.
 
     Partially linear smoothing spline in its discrete (Whittaker-Henderson) form: f = S (x - Z delta) with
     S = (W + lam D2' D2)^-1 W, delta from Z' W (I - S) Z. A jump is dropped by a downdate of the inverse, so the
-    banded matrix is factored once.
+    banded matrix is factored once. The weights are those of a Student t4 at the residuals of the path before.
     """
     n = len(x)
+    sigma = max(sigma_about_zero(residual / scale), least_sigma)
+    weight = 5.0 / (4.0 + (residual / scale / sigma) ** 2) / scale**2
     k = len(jumps)
     diagonal, first, second = _factor(weight, lam)
     smooth = _solve(diagonal, first, second, weight * x)

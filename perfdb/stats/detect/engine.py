@@ -12,8 +12,9 @@ from perfdb.stats.detect.counters import counter_bounds
 from perfdb.stats.detect.density import LEARN_FROM_LAUNCHES, Density, learned, student
 from perfdb.stats.detect.drift import Drifted, with_drift
 from perfdb.stats.detect.history import Floats
-from perfdb.stats.detect.launches import MAD_TO_SIGMA, Observations
+from perfdb.stats.detect.launches import Observations
 from perfdb.stats.detect.path import LevelPath, find_path
+from perfdb.stats.detect.robust import sigma_about_zero
 from perfdb.stats.detect.screen import (
     Episode,
     Segment,
@@ -21,8 +22,8 @@ from perfdb.stats.detect.screen import (
     take_out_episodes,
     without_newest,
     without_noise_changes,
-    without_trends,
 )
+from perfdb.stats.detect.trend import without_trends
 
 LEAST_COMMITS = 3
 
@@ -39,8 +40,8 @@ class Analysis:
 
 
 def jump_price(n: int) -> float:
-    """Nats that a jump must save. The second term is for a noise level that few commits leave uncertain."""
-    return 11.5 + 200.0 / n
+    """Nats that a jump must save. In a short history it is dearer: noise and drift are known less well there."""
+    return max(11.0, 9.75 + 400.0 / n)
 
 
 def analyse(observations: Observations, *, deterministic: bool) -> Analysis:
@@ -51,15 +52,15 @@ def analyse(observations: Observations, *, deterministic: bool) -> Analysis:
     if observations.commit_sigma <= 0.0:
         return _analyse_counter(centre, deterministic=deterministic)
     penalty = jump_price(n)
-    drawn, phi = _draw(observations, penalty)
+    density, drawn, phi = _draw(observations, penalty)
     flat = centre if drawn.drift is None else centre - drawn.drift
     residual = (flat - drawn.path.per_commit()) / observations.scale
-    sigma = max(MAD_TO_SIGMA * float(np.median(np.abs(residual))), 0.5 * observations.commit_sigma)
+    sigma = max(sigma_about_zero(residual), 0.5 * observations.commit_sigma)
     segments = segments_of(drawn.path.bounds, drawn.path.level)
     segments, episodes = take_out_episodes(segments, observations.commit_sigma)
     segments = without_noise_changes(segments, observations.scale, observations.commit_sigma)
     if drawn.drift is None:
-        segments = without_trends(segments, centre, observations.scale, sigma)
+        segments = without_trends(segments, observations, density)
     segments = without_newest(segments, episodes)
     return Analysis(segments, episodes, flat, sigma, phi)
 
@@ -68,7 +69,7 @@ def fitted_level(observations: Observations) -> Floats:
     """Level and drift at each commit without the noise: what a sentinel says of its machine."""
     if observations.n < LEAST_COMMITS or observations.commit_sigma <= 0.0:
         return observations.centre
-    drawn, _ = _draw(observations, jump_price(observations.n))
+    _, drawn, _ = _draw(observations, jump_price(observations.n))
     return drawn.path.per_commit() + (0.0 if drawn.drift is None else drawn.drift)
 
 
@@ -83,7 +84,7 @@ def _analyse_counter(centre: Floats, *, deterministic: bool) -> Analysis:
     return Analysis(segments, episodes, centre, 0.0, 0.0)
 
 
-def _draw(observations: Observations, penalty: float) -> tuple[Drifted, float]:
+def _draw(observations: Observations, penalty: float) -> tuple[Density, Drifted, float]:
     density = student(observations.sigma)
     path = find_path(observations, density, penalty=1.5 * penalty)
     if len(observations.value) >= LEARN_FROM_LAUNCHES:
@@ -91,7 +92,7 @@ def _draw(observations: Observations, penalty: float) -> tuple[Drifted, float]:
     path = find_path(observations, density, penalty=penalty)
     drawn = with_drift(observations, density, path, penalty)
     found = with_autocorrelation(observations, density, drawn, penalty)
-    return found.drawn, found.phi
+    return density, found.drawn, found.phi
 
 
 def _learn(observations: Observations, path: LevelPath) -> Density:

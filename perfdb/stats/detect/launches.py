@@ -10,9 +10,9 @@ from scipy.ndimage import median_filter
 
 from perfdb.stats.detect.counters import is_counter
 from perfdb.stats.detect.history import Floats, History, Ints
+from perfdb.stats.detect.robust import median, sigma_about_zero
 from perfdb.stats.policy import Metric, Statistic
 
-MAD_TO_SIGMA = 1.4826
 _ORDER_STATISTICS = 9  # a launch of more samples is reduced to this many averages of its ordered samples
 _SCALE_COMMITS = 10  # running median of the spread, commits on each side; twice that without launches
 
@@ -66,7 +66,7 @@ def observe(
     blocks = tuple((where, np.log(block) if is_log else block) for where, block in history.blocks)
     deviation = np.zeros(rows)
     for where, block in blocks:
-        deviation[where] = np.mean(np.abs(block - np.median(block, axis=1)[:, None]), axis=1)
+        deviation[where] = np.abs(block - _middle(block)[:, None]).mean(axis=1)
     if metric.statistic is Statistic.MEDIAN:
         value = _efficient_values(blocks, deviation, commit, rows)
     else:
@@ -84,10 +84,16 @@ def observe(
     return _with_noise(plain)
 
 
+def _middle(ordered: Floats) -> Floats:
+    """Median of each row of samples in ascending order."""
+    size = ordered.shape[1]
+    return np.asarray(0.5 * (ordered[:, (size - 1) // 2] + ordered[:, size // 2]))
+
+
 def _launch_medians(history: History) -> Floats:
     value = np.zeros(int(history.start[-1]))
     for rows, block in history.blocks:
-        value[rows] = np.median(block, axis=1)
+        value[rows] = _middle(block)
     return value
 
 
@@ -128,12 +134,12 @@ def _efficient_values(
         return np.asarray(ordered.mean(axis=1))
     pairs = np.flatnonzero(commit[1:] == commit[:-1])
     if len(pairs) < 10 * count:
-        return np.asarray(np.median(ordered, axis=1))
+        return _middle(ordered)
     spread = np.maximum(0.5 * (deviation[pairs] + deviation[pairs + 1]), 1e-300)
     difference = (ordered[pairs + 1] - ordered[pairs]) / spread[:, None]
-    limit = 3.0 * MAD_TO_SIGMA * np.median(np.abs(difference))
+    limit = 3.0 * sigma_about_zero(difference.ravel())
     if not np.isfinite(limit) or limit == 0.0:
-        return np.asarray(np.median(ordered, axis=1))
+        return _middle(ordered)
     difference = np.clip(difference, -limit, limit)
     covariance = difference.T @ difference / len(difference)
     covariance[np.diag_indices(count)] += 0.02 * np.trace(covariance) / count
@@ -189,12 +195,13 @@ def local_scale(spread: Floats, *, sampled: bool) -> Floats:
     if n < window:
         return np.ones(n)
     running = median_filter(spread, size=window, mode="reflect")
-    noise = MAD_TO_SIGMA * float(np.median(np.abs(spread - running - np.median(spread - running))))
+    rough = spread - running
+    noise = sigma_about_zero(rough - median(rough))
     variance = float(np.var(running))
     if variance <= 0.0:
         return np.ones(n)
     keep = max(0.0, 1.0 - 3.0 * 1.57 * noise**2 / window / variance)
-    return np.asarray(np.exp(keep * (running - np.median(running))))
+    return np.asarray(np.exp(keep * (running - median(running))))
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
@@ -259,15 +266,15 @@ def _with_noise(observations: Observations) -> Observations:
     """
     scale = observations.scale
     across, inside = _launch_differences(observations.value, observations.start, scale)
-    sigma = MAD_TO_SIGMA * float(np.median(across)) / np.sqrt(2.0) if len(across) else 0.0
+    sigma = sigma_about_zero(across) / np.sqrt(2.0) if len(across) else 0.0
     centre = observations.centre
     if sigma > 0.0:
         centre = _centres(observations.value, observations.start, centre, scale, observations.weight, sigma)
     between = np.abs(np.diff(centre)) / np.sqrt(0.5 * (scale[1:] ** 2 + scale[:-1] ** 2))
-    commit_sigma = MAD_TO_SIGMA * float(np.median(between)) / np.sqrt(2.0) if len(between) else 0.0
+    commit_sigma = sigma_about_zero(between) / np.sqrt(2.0) if len(between) else 0.0
     weight = observations.weight
     if len(inside) >= 10 and sigma > 0.0:
-        within = MAD_TO_SIGMA * float(np.median(inside)) / np.sqrt(2.0)
+        within = sigma_about_zero(inside) / np.sqrt(2.0)
         doubt = 2.0 / np.sqrt(len(observations.centre))
         shared = max(0.0, 1.0 - (within / sigma) ** 2 - doubt)
         launches = np.diff(observations.start)[observations.commit]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numba import njit
-
 from perfdb.stats.detect.history import Floats, Ints
 
 EPISODE_COMMITS = 10
@@ -14,8 +11,6 @@ _EPISODE_SIGMA = 3.0
 _EPISODE_SHARE = 0.25
 _NOISE_RATIO = 1.4
 _NOISE_COMMITS = 8
-_TREND_COMMITS = 60
-_TREND_NATS = 3.0
 NEWEST_COMMITS = 2
 _NEWEST_AFTER_EPISODE = 11
 
@@ -97,21 +92,6 @@ def without_noise_changes(segments: list[Segment], scale: Floats, commit_sigma: 
     return segments
 
 
-def without_trends(segments: list[Segment], centre: Floats, scale: Floats, sigma: float) -> list[Segment]:
-    """A jump stays where a step fits 3 nats better than a line (for the newest jump: a quadratic)."""
-    place = 1
-    while place < len(segments):
-        a, b = segments[place - 1], segments[place]
-        begin, end = max(a.begin, b.begin - _TREND_COMMITS), min(b.end, b.begin + _TREND_COMMITS)
-        newest = place == len(segments) - 1
-        x, s = centre[begin:end], scale[begin:end] * sigma
-        if _step_gain(x, s, b.begin - begin, 3 if newest else 2) < _TREND_NATS:
-            segments = drop(segments, place)
-        else:
-            place += 1
-    return segments
-
-
 def without_newest(segments: list[Segment], episodes: list[Episode]) -> list[Segment]:
     """A jump needs 2 commits after it, or 11 where the series has shown a passing episode of that sign and size."""
     n = segments[-1].end
@@ -122,48 +102,3 @@ def without_newest(segments: list[Segment], episodes: list[Episode]) -> list[Seg
             break
         segments = drop(segments, len(segments) - 1)
     return segments
-
-
-@njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _step_gain(x: Floats, sigma: Floats, at: int, terms: int) -> float:
-    """Student t4 cost of a polynomial with `terms` terms minus that of a step at `at`, both by reweighting."""
-    n = len(x)
-    design = np.ones((n, terms))
-    for t in range(n):
-        u = (t - at) / n
-        for k in range(1, terms):
-            design[t, k] = design[t, k - 1] * u
-    step = np.ones((n, 2))
-    step[:at, 1] = 0.0
-    return _robust_cost(design, x, sigma) - _robust_cost(step, x, sigma)
-
-
-@njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
-def _robust_cost(design: Floats, x: Floats, sigma: Floats) -> float:
-    n, k = design.shape
-    weight = 1.0 / sigma**2
-    best = np.inf
-    for _ in range(6):
-        left = np.zeros((k, k))
-        right = np.zeros(k)
-        for t in range(n):
-            for i in range(k):
-                right[i] += weight[t] * design[t, i] * x[t]
-                for j in range(k):
-                    left[i, j] += weight[t] * design[t, i] * design[t, j]
-        trace = 0.0
-        for i in range(k):
-            trace += left[i, i]
-        for i in range(k):
-            left[i, i] += 1e-10 * trace
-        beta = np.linalg.solve(left, right)
-        cost = 0.0
-        for t in range(n):
-            fit = 0.0
-            for i in range(k):
-                fit += design[t, i] * beta[i]
-            u2 = ((x[t] - fit) / sigma[t]) ** 2
-            cost += 2.5 * np.log1p(u2 / 4.0)
-            weight[t] = 5.0 / (4.0 + u2) / sigma[t] ** 2
-        best = min(best, cost)
-    return best
