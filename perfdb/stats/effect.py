@@ -147,7 +147,7 @@ def _effect(
             gaps = np.sort(gaps, axis=-1)
             below, above = gaps[..., limits.lower] - error_floor, gaps[..., limits.upper] + error_floor
             by_rank = alike & (above - below < 2.0 * half)
-                low, high = np.where(by_rank, below, low), np.where(by_rank, above, high)
+            low, high = np.where(by_rank, below, low), np.where(by_rank, above, high)
             estimate = np.where(by_rank, _middle(gaps), estimate)
     return Effect(estimate, low, high, p_value, scatter.error, scatter.degrees, scatter.spread, by_rank)
 
