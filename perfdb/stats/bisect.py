@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -30,6 +31,7 @@ from perfdb.stats.bisect_likelihood import (
     KERNEL_LAUNCHES,
     Data,
     Floats,
+    NoiseLaws,
     collect,
     laws_from_history,
     laws_without_history,
@@ -41,9 +43,10 @@ Kind = Literal[
     "culprit", "range", "several", "not_reproduced", "recovered", "outside", "inconclusive", "running"
 ]
 
-END_LAUNCHES = 2
+END_LAUNCHES = 1  # at first; more while the ends are in doubt
+END_LAUNCHES_WITHOUT_HISTORY = 2
 DEFAULT_MAX_COST = 600.0  # in launches
-END_DOUBT = 0.03  # while a step and none are both likelier than this, the ends are launched
+END_DOUBT = 0.03  # while no step at all is likelier than this, the ends are launched
 NAMING = 0.85  # a name this probable is worth launches of its own
 MINIMUM_HISTORY = 5
 
@@ -154,11 +157,14 @@ class Search:
         self._sign = 1.0 if alert_ratio > 1 else -1.0
         values = [launch_value(launch, response) for launch in (() if history is None else history)]
         self._history = np.asarray([value for value in values if math.isfinite(value)], dtype=np.float64)
+        known = self._history.size >= MINIMUM_HISTORY and response == "level"
+        self._end_launches = END_LAUNCHES if known else END_LAUNCHES_WITHOUT_HISTORY
         self._raw: dict[int, list[float]] = {}
         self._broken: set[int] = set()
         self._built = set(built)
         self._cost = 0.0
         self._pairs: dict[tuple[int, int], verify.Pair] = {}
+        self._laws: dict[tuple[float, bool], NoiseLaws] = {}
         self._model: LevelModel | CountModel | None = None
         self._posterior: Posterior | None = None
         self._data: Data | None = None
@@ -231,16 +237,21 @@ class Search:
                 self._model = CountModel()
             return self._model
         step = self._step()
-        if self._history.size >= MINIMUM_HISTORY:
-            history = to_scale(self._history, self.response, self._sign)
-            laws = laws_from_history(history, step, trusted=self._history_fits(history))
-        else:
-            laws = laws_without_history(step)
+        laws = self._noise_laws(step)
         prior = StepPrior(step, 0.4 if self.response == "level" else 0.8)
         if not isinstance(self._model, LevelModel):
             self._model = LevelModel(prior, laws)
         self._model.prior, self._model.laws = prior, laws
         return self._model
+
+    def _noise_laws(self, step: float) -> NoiseLaws:
+        if self._history.size < MINIMUM_HISTORY:
+            return laws_without_history(step)
+        history = to_scale(self._history, self.response, self._sign)
+        key = (step, self._history_fits(history))
+        if key not in self._laws:
+            self._laws[key] = laws_from_history(history, step, trusted=key[1])
+        return self._laws[key]
 
     def _history_fits(self, history: Floats) -> bool:
         """Whether this search's own residuals could come from the history (two-sample Kolmogorov-Smirnov)."""
@@ -259,7 +270,7 @@ class Search:
 
     def _ends_done(self) -> bool:
         ends = self._ends
-        return ends is not None and all(len(self._raw.get(end, [])) >= END_LAUNCHES for end in ends)
+        return ends is not None and all(len(self._raw.get(end, [])) >= self._end_launches for end in ends)
 
     def _testable(self, before: int, after: int) -> list[int]:
         """Commits strictly between, not known to be unbuildable."""
@@ -317,23 +328,27 @@ class Search:
         return self._next_informative(k)
 
     def _next_ends(self, k: int) -> list[Probe]:
-        """Both ends twice, in the order A B B A for a single worker."""
+        """Both ends, in the order A B (B A) for a single worker."""
         ends = self._ends
         assert ends is not None
         good, bad = (len(self._raw.get(end, [])) for end in ends)
         if k > 1:
-            pairs = ((ends[0], END_LAUNCHES - good), (ends[1], END_LAUNCHES - bad))
+            pairs = ((ends[0], self._end_launches - good), (ends[1], self._end_launches - bad))
             return [Probe(end, count) for end, count in pairs if count > 0]
         if good == 0:
             return [Probe(ends[0], 1)]
-        if bad < END_LAUNCHES:
-            return [Probe(ends[1], END_LAUNCHES - bad)]
-        return [Probe(ends[0], END_LAUNCHES - good)]
+        if bad < self._end_launches:
+            return [Probe(ends[1], self._end_launches - bad)]
+        return [Probe(ends[0], self._end_launches - good)]
 
     def _next_informative(self, k: int) -> list[Probe]:
         assert self._posterior is not None and self._data is not None
         if self._ends_in_doubt():
             return self._next_at_ends(k)
+        if self._posterior.one <= 1.0 - self.confidence:
+            unseen = self._unseen()
+            if unseen is not None:
+                return [Probe(unseen, self._launches_to_tell())]
         candidates = self._candidates()
         s, variance = self._signal()
         if k > 1 and self._posterior.several < 0.5:
@@ -347,7 +362,7 @@ class Search:
     def _ends_in_doubt(self) -> bool:
         """Whether a step between the ends is still disputed: one of either answer would do."""
         assert self._posterior is not None
-        return min(self._posterior.none, self._posterior.one) > END_DOUBT
+        return self._posterior.none > END_DOUBT and self._posterior.one > 1.0 - self.confidence
 
     def _next_at_ends(self, k: int) -> list[Probe]:
         """The end with fewer launches, or both for more workers; in larger lots the longer it takes."""
@@ -359,6 +374,21 @@ class Search:
             return [Probe(ends[0], lot + max(bad - good, 0)), Probe(ends[1], lot + max(good - bad, 0))]
         lot = max(1, (good + bad) // 12)
         return [Probe(ends[0] if good <= bad else ends[1], max(lot, abs(good - bad)))]
+
+    def _unseen(self) -> int | None:
+        """Middle of the widest gap of more than a quarter of the range: a rise and a return could hide there."""
+        assert self._data is not None
+        commits = self._data.commits.tolist()
+        gaps = [(b - a, self._testable(a, b)) for a, b in pairwise(commits)]
+        width, testable = max((gap for gap in gaps if gap[1]), default=(0, []))
+        if width <= max(self.n_commits / 4, 1):
+            return None
+        return testable[len(testable) // 2]
+
+    def _launches_to_tell(self) -> int:
+        """Launches of one commit that tell the alert's size from nothing, levels being known: 6 / s^2."""
+        s, _ = self._signal()
+        return int(min(max(math.ceil(6.0 / s**2), 1), 12))
 
     def _single(self, candidates: planning.Candidates, s: float, variance: float) -> planning.Choice:
         """Best probe for one worker. A launch at an end is worth what it saves later, by better known levels."""
@@ -441,7 +471,7 @@ class Search:
         n_left, n_right = self._side_launches()
         s = self._model.signal(self._posterior.zoom)
         if self._posterior.one < 0.5:
-            return s, 1.0 / n_left
+            return max(s, self._model.alert_signal(self._posterior.zoom)), 1.0 / n_left
         return s, 0.25 * (1.0 / n_left + 1.0 / n_right)
 
     def _entropy(self) -> float:
@@ -505,7 +535,7 @@ class Search:
         if posterior.reversed >= self.confidence:
             reason = "the ends are reversed: the step goes the other way than the alert"
             return self._answer("not_reproduced", (), posterior.reversed, reason)
-        if posterior.none >= self.confidence:
+        if posterior.none + posterior.hidden_gaps.sum() >= self.confidence and self._unseen() is None:
             return self._no_step(posterior)
         if posterior.several >= self.confidence:
             return self._several(posterior)

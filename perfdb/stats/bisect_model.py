@@ -60,6 +60,10 @@ class LevelModel:
         """The step in effective sds of a launch."""
         return max(zoom.right - zoom.left, 0.0) / zoom.noise_sd
 
+    def alert_signal(self, zoom: Zoom) -> float:
+        """The alert's step in effective sds of a launch."""
+        return self.prior.size / zoom.noise_sd
+
     def _first_zoom(self, data: Data) -> Zoom:
         noise = float(np.exp(np.exp(self.laws.log_prior) @ np.log(self.laws.effective_sd)))
         left, right = float(data.centres[0]), float(data.centres[-1])
@@ -71,7 +75,7 @@ class LevelModel:
     def _tables(self, data: Data, grid: Grid) -> Tables:
         difference = grid.levels[None, :] - grid.levels[:, None]
         size, log_sd = self.prior.size, self.prior.log_sd
-        wide = max(1.0, 2.0 * log_sd)
+        wide = max(0.7, 1.5 * log_sd)
         up = 0.85 * _lognormal(difference, 0.9 * size, log_sd) + 0.15 * _lognormal(
             difference, 0.9 * size, wide
         )
@@ -141,6 +145,10 @@ class CountModel:
         low, high = zoom.left, max(zoom.right, zoom.left + 1e-6)
         overlap = sqrt(low * high) + sqrt((1 - low) * (1 - high))
         return sqrt(max(-8.0 * log(max(overlap, 1e-9)), 1e-6))
+
+    def alert_signal(self, zoom: Zoom) -> float:
+        """As ``signal``: the alert says nothing about rates beyond the direction."""
+        return self.signal(zoom)
 
 
 def _rows(matrix: Floats) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 
 RANK_LEVEL = 0.05
 FRESH_LOG_ODDS = math.log(6.0)
-FRESH_MINIMUM = 2
+FRESH_MINIMUM = 1
 
 
 @dataclass(frozen=True)
