@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from perfdb.local.account import server_account
+from perfdb.local.cores import CoresError
 from perfdb.local.listener import PortTakenError, open_listener
 from perfdb.local.postgres import PostgresError
 from perfdb.local.stack import CHECKOUT, Stack
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except AlreadyRunningError:
         print(f"perfdb did not start: it is already running on {state.path}", file=sys.stderr)
-    except (StateError, PortTakenError, PostgresError, ValkeyError, ServiceFailedError) as error:
+    except (StateError, CoresError, PortTakenError, PostgresError, ValkeyError, ServiceFailedError) as error:
         print(f"perfdb did not start: {error}", file=sys.stderr)
     return 1
 

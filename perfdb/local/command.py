@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from perfdb.local.account import Account
+from perfdb.local.cores import format_cpu_list
 
 
 def as_account(
@@ -25,6 +26,6 @@ def as_account(
         *(sys.executable, "-I", "-S", str(Path(__file__).with_name("launch.py"))),
         *("--parent", str(os.getpid()), "--death-signal", str(int(death_signal))),
         *identity,
-        *("--cpus", ",".join(str(cpu) for cpu in sorted(cpus))),
+        *("--cpus", format_cpu_list(cpus)),
         *("--", *command),
     ]

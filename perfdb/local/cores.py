@@ -5,8 +5,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+MEASURE_CPUS_VARIABLE = "PERFDB_MEASURE_CPUS"
 _GROUPS_PER_SERVICE_GROUP = 8
 _TOPOLOGY = Path("/sys/devices/system/cpu")
+
+
+class CoresError(Exception):
+    """The cores that were asked for cannot be had; the message says which and why."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,26 @@ def plan_cores(groups: Iterable[frozenset[int]]) -> CorePlan:
     )
 
 
+def current_plan() -> CorePlan:
+    """The plan of this machine, or the one that PERFDB_MEASURE_CPUS asks for: those, and the rest for services.
+
+    Raises:
+        CoresError: the variable is no list of CPUs, or names some that this process may not use.
+    """
+    asked = os.environ.get(MEASURE_CPUS_VARIABLE, "")
+    if not asked:
+        return plan_cores(usable_core_groups())
+    try:
+        measuring = parse_cpu_list(asked)
+    except ValueError as error:
+        raise CoresError(f"{MEASURE_CPUS_VARIABLE}={asked!r} is no list of CPUs such as 2-7,9") from error
+    usable = frozenset(os.sched_getaffinity(0))
+    if not measuring <= usable:
+        beyond = format_cpu_list(measuring - usable)
+        raise CoresError(f"{MEASURE_CPUS_VARIABLE} names CPUs that perfdb may not use here: {beyond}")
+    return CorePlan(services=usable - measuring or usable, measuring=measuring)
+
+
 def usable_core_groups() -> list[frozenset[int]]:
     """The CPUs that this process may use, grouped by physical core (each alone where /sys does not tell)."""
     usable = os.sched_getaffinity(0)
@@ -58,3 +83,8 @@ def parse_cpu_list(text: str) -> frozenset[int]:
         first, _, last = part.partition("-")
         cpus.update(range(int(first), int(last or first) + 1))
     return frozenset(cpus)
+
+
+def format_cpu_list(cpus: Iterable[int]) -> str:
+    """A list that `parse_cpu_list` reads back: `0,1,5`."""
+    return ",".join(str(cpu) for cpu in sorted(cpus))

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from perfdb.local.account import Account
-from perfdb.local.cores import CorePlan
+from perfdb.local.cores import MEASURE_CPUS_VARIABLE, CorePlan, format_cpu_list
 from perfdb.local.postgres import PostgresServer
 from perfdb.local.service import Service, StopStep
 from perfdb.local.valkey import ValkeyServer
@@ -73,7 +73,12 @@ def application_services(
     )
     return [
         web,
-        _worker("measure", concurrency=1, environment=environment, cpus=cores.measuring),
+        _worker(
+            "measure",
+            concurrency=1,
+            environment={**environment, MEASURE_CPUS_VARIABLE: format_cpu_list(cores.measuring)},
+            cpus=cores.measuring,
+        ),
         _worker("analysis", concurrency=2, environment=environment, cpus=cores.services),
         Service(
             name="beat",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perfdb.local.account import Account
-from perfdb.local.cores import plan_cores, usable_core_groups
+from perfdb.local.cores import current_plan
 from perfdb.local.orphans import become_subreaper
 from perfdb.local.postgres import PostgresError, PostgresServer
 from perfdb.local.service import Service
@@ -38,7 +38,7 @@ class Stack:
         self._state = state
         self._account = account
         self._listener = listener
-        self._cores = plan_cores(usable_core_groups())
+        self._cores = current_plan()
         self._phase = "starting"
         port = listener.getsockname()[1]
         self._local_address = f"http://{_url_host(host)}:{port}"

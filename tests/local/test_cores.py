@@ -2,10 +2,19 @@
 
 import os
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdb.local.cores import CorePlan, parse_cpu_list, plan_cores, usable_core_groups
+from perfdb.local.cores import (
+    CorePlan,
+    CoresError,
+    current_plan,
+    format_cpu_list,
+    parse_cpu_list,
+    plan_cores,
+    usable_core_groups,
+)
 
 
 def _plan(*groups: set[int]) -> CorePlan:
@@ -44,6 +53,26 @@ def test_the_two_sets_are_disjoint_and_complete(cores: int, threads: int) -> Non
 
 def test_the_kernels_list_format_is_read() -> None:
     assert parse_cpu_list("0-3,8,10-11\n") == {0, 1, 2, 3, 8, 10, 11}
+
+
+@given(st.frozensets(st.integers(0, 300), min_size=1))
+def test_a_written_list_reads_back(cpus: frozenset[int]) -> None:
+    assert parse_cpu_list(format_cpu_list(cpus)) == cpus
+
+
+def test_the_environment_may_choose_the_measuring_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    usable = sorted(os.sched_getaffinity(0))
+    monkeypatch.setenv("PERFDB_MEASURE_CPUS", str(usable[-1]))
+    plan = current_plan()
+    assert plan.measuring == {usable[-1]}
+    assert plan.services == (set(usable[:-1]) or {usable[-1]})
+
+
+@pytest.mark.parametrize(("text", "complaint"), [("two", "no list of CPUs"), ("0-99999", "may not use here")])
+def test_impossible_cores_are_refused(monkeypatch: pytest.MonkeyPatch, text: str, complaint: str) -> None:
+    monkeypatch.setenv("PERFDB_MEASURE_CPUS", text)
+    with pytest.raises(CoresError, match=complaint):
+        current_plan()
 
 
 def test_every_usable_cpu_of_this_machine_is_in_one_group() -> None:

@@ -153,9 +153,12 @@ def test_status_names_every_service(shared: Up) -> None:
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores to keep apart")
 def test_measuring_has_cores_of_its_own(shared: Up) -> None:
     pids = {service.name: service.pid for service in shared.status().services}
-    measuring = set(psutil.Process(pids.pop("worker-measure")).cpu_affinity())
+    worker = pids.pop("worker-measure")
+    measuring = set(psutil.Process(worker).cpu_affinity())
     for name, pid in pids.items():
         assert not measuring & set(psutil.Process(pid).cpu_affinity()), name
+    told = psutil.Process(worker).environ()["PERFDB_MEASURE_CPUS"]
+    assert {int(cpu) for cpu in told.split(",")} == measuring
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES))
