@@ -52,7 +52,7 @@ def run_case(case: CaseSpec, context: Context) -> RunResult:
         planned = plan(trace, options.load, model=options.server.model)
     except (OptionsError, TraceError) as error:
         return replace(result, reason=str(error), duration_s=time.monotonic() - began)
-    summary = summarise(trace, source=options.trace, transform=options.transform_table)
+    summary = summarise(trace, name=options.trace, transform=options.transform_table)
     result = replace(result, trace_summary=summary.to_dict())
     with asyncio.Runner() as runner:
         result = runner.run(_run(case, context, options, planned, result))
@@ -133,10 +133,9 @@ def _report(
         result,
         status=verdict.status,
         reason="; ".join(filter(None, [verdict.reason, *measured.missing])),
-        log="\n".join(filter(None, [log, *_failure_lines(records)])),
+        log="\n".join(filter(None, [log, _sent_line(records), *_failure_lines(records)])),
         measurements=measured.measurements,
         correctness=_correctness(records),
-        trace_summary=(result.trace_summary or {}) | {"sent": _sent(records)},
         requests=metrics.aligned(records),
     )
 
@@ -145,21 +144,18 @@ def _delays(records: Sequence[Record]) -> list[float]:
     return [delay for record in records for delay in metrics.dispatch_delay(record)]
 
 
-def _sent(records: Sequence[Record]) -> dict[str, Any]:
-    """How the load went out and what came back: rates over the same duration, and the client's own delay."""
+def _sent_line(records: Sequence[Record]) -> str:
+    """How the load went out and what came back. It goes to the log: the trace's summary is of the workload
+    alone, and is stored once for all runs that sent it."""
     duration_s = metrics.duration_s(records)
-    delays = _delays(records)
-    return {
-        "duration_s": duration_s,
-        "offered_rate": len(records) / duration_s,
-        "achieved_rate": sum(record.outcome is Outcome.OK for record in records) / duration_s,
-        "dispatch_delay_s": {
-            "p50": metrics.percentile(delays, 0, 0.5),
-            "p99": metrics.percentile(delays, 0, 0.99),
-            "max": max(delays, default=None),
-        },
-        "outcomes": dict(Counter(record.outcome.value for record in records)),
-    }
+    answered = sum(record.outcome is Outcome.OK for record in records)
+    delays_ms = [f"{1e3 * (metrics.percentile(_delays(records), 0, q) or 0.0):.2f}" for q in (0.5, 0.99, 1.0)]
+    outcomes = Counter(record.outcome.value for record in records)
+    return (
+        f"replay: {len(records)} requests offered at {len(records) / duration_s:.2f} req/s, answered at"
+        f" {answered / duration_s:.2f} req/s ({', '.join(f'{n} {name}' for name, n in outcomes.items())});"
+        f" dispatch delay {delays_ms[0]} ms at the median, p99 {delays_ms[1]} ms, most {delays_ms[2]} ms"
+    )
 
 
 def _correctness(records: Sequence[Record]) -> dict[str, Any]:

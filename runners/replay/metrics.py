@@ -135,6 +135,10 @@ def _latency(
         failures = len(records) - len(good)
     if not samples:
         return None, f"{metric.name}: none of {len(records)} requests gave a value ({failures} failed)"
+    if failures and metric.statistic in ("mean", "max"):
+        # It would be +infinity, and nothing that reads it could tell: samples alone would look healthier the
+        # more requests fail.
+        return None, f"{metric.name}: the {metric.statistic} has no value, {failures} requests failed"
     value = _statistic(metric.statistic, samples, failures)
     gap = (
         ""
@@ -147,11 +151,9 @@ def _latency(
 def _statistic(name: str, samples: Sequence[float], failures: int) -> float | None:
     if name in _PERCENTILES:
         return percentile(samples, failures, _PERCENTILES[name])
-    if name == "min":
-        return min(samples)
-    if failures:  # a mean or a maximum over +infinity
-        return None
-    return max(samples) if name == "max" else statistics.fmean(samples)
+    if name == "mean":
+        return statistics.fmean(samples)
+    return min(samples) if name == "min" else max(samples)
 
 
 def _quantity(metric: MetricSpec) -> _Quantity:

@@ -60,7 +60,7 @@ class TraceSummary:
     """
 
     hash: str
-    source: str
+    name: str
     source_sha256: str
     format: str
     transform: dict[str, Any]
@@ -80,14 +80,14 @@ class TraceSummary:
         return asdict(self)
 
 
-def summarise(trace: Trace, *, source: str, transform: Mapping[str, Any] | None = None) -> TraceSummary:
-    """`source` names the file, `transform` is what was applied to `trace` already."""
+def summarise(trace: Trace, *, name: str, transform: Mapping[str, Any] | None = None) -> TraceSummary:
+    """`name` is the file's, `transform` is what was applied to `trace` already."""
     requests = trace.requests
     times = [request.at_s for request in requests]
     gaps = [later - earlier for earlier, later in pairwise(times)]
     return TraceSummary(
         hash=trace.content_hash(),
-        source=source,
+        name=name,
         source_sha256=trace.source_sha256,
         format=trace.format,
         transform=dict(transform or {}),

@@ -206,7 +206,7 @@ def test_summary_of_a_small_trace() -> None:
         TraceRequest(1.0, 1536, 3, "b", (1, 2, 3)),
         TraceRequest(3.0, 1024, 5, "a", (9, 2)),
     )
-    found = summarise(Trace(requests, "mooncake", "", 512), source="x").to_dict()
+    found = summarise(Trace(requests, "mooncake", "", 512), name="x").to_dict()
     assert found["rate"] == pytest.approx(2 / 3)
     assert found["classes"] == {"a": 2, "b": 1}
     assert found["interarrival_s"]["mean"] == 1.5
@@ -221,7 +221,7 @@ def test_summary_of_a_small_trace() -> None:
 
 
 def test_summary_of_one_request_has_no_rate() -> None:
-    found = summarise(trace(0.0), source="x")
+    found = summarise(trace(0.0), name="x")
     assert found.rate is None
     assert found.interarrival_s.n == 0
     assert found.prefix is None
@@ -231,13 +231,13 @@ def test_summary_of_one_request_has_no_rate() -> None:
     ("name", "requests", "cv"), [("azure_conv.csv", 19366, 1.09), ("azure_code.csv", 8819, 13.15)]
 )
 def test_public_azure_traces_have_their_published_burstiness(name: str, requests: int, cv: float) -> None:
-    found = summarise(shared(name), source=name)
+    found = summarise(shared(name), name=name)
     assert found.requests == requests
     assert found.interarrival_s.cv == pytest.approx(cv, abs=0.005)
 
 
 def test_public_mooncake_trace_shares_prefixes() -> None:
-    found = summarise(shared("mooncake_synthetic.jsonl"), source="mooncake")
+    found = summarise(shared("mooncake_synthetic.jsonl"), name="mooncake")
     assert found.requests == 3993
     assert found.prefix is not None
     assert 0.3 < found.prefix.hit_rate < 0.9
