@@ -39,7 +39,7 @@ def send_jobs(job_ids: Iterable[int]) -> None:
     """Wake the workers of each job's pool. A message lost here is sent again by `keep_jobs`."""
     rows = Job.objects.filter(pk__in=list(job_ids), state=JobState.QUEUED).values_list("pk", "pool__name")
     for job_id, pool_name in rows:
-        measure_job.apply_async(args=[job_id], queue=measure_queue(pool_name))
+        measure_job.apply_async(args=(job_id,), queue=measure_queue(pool_name))
         schedule.mark_sent([job_id])
 
 

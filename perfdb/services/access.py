@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import Q
 from django.utils import timezone
 
@@ -31,7 +32,7 @@ def create_token(
     scopes: Iterable[str],
     *,
     project: Project | None = None,
-    user: AbstractBaseUser | None = None,
+    user: User | None = None,
     expires_at: datetime | None = None,
     fork: bool = False,
 ) -> NewToken:

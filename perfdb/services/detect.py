@@ -19,7 +19,7 @@ from perfdb.services.policies import Policies
 from perfdb.services.series import History, histories
 from perfdb.stats.changes import Change as Found
 from perfdb.stats.changes import ChangeKind, find_changes
-from perfdb.stats.compare import compare
+from perfdb.stats.comparison import compare
 from perfdb.stats.policy import Metric, Policy
 from perfdb.stats.verdict import Verdict
 

@@ -30,7 +30,7 @@ def read_output(text: str, spec: CaseSpec) -> tuple[list[Measurement], str]:
             out.extend(_measurement(metric, prefix + metric.name, declared.get(prefix + metric.name)))
     if out:
         return out, ""
-    rejected = "; ".join(f"{item.path}: {item.reason}" for item in reading.rejected[:3])
+    rejected = "; ".join(f"{item.at}: {item.reason}" for item in reading.rejected[:3])
     return [], f"{spec.output}: the output holds no result{': ' + rejected if rejected else ''}"
 
 
