@@ -49,8 +49,8 @@ def read(
 ) -> Reading:
     """Read one result: bytes are its content, a string or path names a file.
 
-    format: a key of FORMATS or ALIASES, or "auto" to tell by the content. lower_is_better: declares the direction of the
-    metrics for which neither format nor unit has one. max_bytes: cap on the unpacked size.
+    format: a key of FORMATS or ALIASES, or "auto" to tell by the content. lower_is_better: declares the direction
+    of the metrics for which neither format nor unit has one. max_bytes: cap on the unpacked size.
     Raises FormatError, with the format tried, the position and the reason; nothing is returned then.
     """
     source = open_source(data, max_bytes=max_bytes)
