@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import psycopg
 import pytest
 
 from perfdb.local.state import StateFolder
@@ -117,13 +118,14 @@ def test_everything_runs_and_the_address_answers(shared: Up) -> None:
     assert {path.stem for path in shared.state.logs.iterdir()} >= SERVICES
 
 
-def test_the_administrator_is_shown_once_and_kept_nowhere(shared: Up) -> None:
+def test_the_administrators_secrets_are_shown_once_and_kept_nowhere(shared: Up) -> None:
     output = shared.output.read_text()
-    password = re.search(r"password +(\S+)", output)
-    assert password is not None
-    assert output.count(password[1]) == 1
-    for log in shared.state.logs.iterdir():
-        assert password[1] not in log.read_text()
+    for name in ("password", "token"):
+        secret = re.search(rf"^  {name} +(\S+)$", output, re.MULTILINE)
+        assert secret is not None, output
+        assert output.count(secret[1]) == 1
+        for log in shared.state.logs.iterdir():
+            assert secret[1] not in log.read_text()
     again = _manage(shared.state.path, "bootstrap")
     assert (again.returncode, again.stdout) == (0, "")
 
@@ -194,14 +196,20 @@ def test_a_stop_signal_ends_everything_within_ten_seconds(home: Path) -> None:
     assert running_status(up.state) is None
 
 
-def test_down_stops_it(home: Path) -> None:
-    with _up(home / "stopped") as up:
-        up.ready()
+def test_it_runs_on_given_servers_and_down_leaves_those_alone(
+    home: Path, database_url: str, redis_url: str
+) -> None:
+    with _up(home / "given", more={"DATABASE_URL": database_url, "REDIS_URL": redis_url}) as up:
+        status = up.ready()
+        assert {service.name for service in status.services} == SERVICES - {"postgres", "valkey"}
+        assert _get(f"{status.address}/healthz")[0] == 200
         family = Family.of(up.process.pid)
         done = _manage(up.state.path, "down")
         assert (done.returncode, done.stdout) == (0, "perfdb: stopped\n")
         assert up.process.wait(10) == 0
     assert family.alive() == []
+    with psycopg.connect(database_url) as connection:
+        assert connection.execute("SELECT count(*) FROM django_migrations").fetchone() != (0,)
     assert _manage(up.state.path, "status").returncode == 3
     assert _manage(up.state.path, "down").stdout == "perfdb: not running\n"
 
