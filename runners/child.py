@@ -53,6 +53,11 @@ def main(arguments: list[str]) -> int:
     for tier in {case.tier for _, case in cases} & set(TIER_MODULES):
         # The harness, with all that it calls, is bound before any candidate code is imported.
         importlib.import_module(f".{TIER_MODULES[tier]}", __package__)
+    if request["device"] == "cuda" and request["project"]:
+        importlib.import_module(".cuda_timing", __package__)
+    if request["device"] == "cuda" and any(case.tier == "micro" for _, case in cases):
+        ceilings = importlib.import_module(".ceilings", __package__).measured()
+        sender.send({"ceilings": ceilings.as_wire()})
     seal = Seal(str(__package__))
     send, collect, write, marker = sender.send, gc.collect, os.write, request.pop("marker")
     if request["sentinel"]:
@@ -79,7 +84,9 @@ def run_guarded(case: CaseSpec, context: Context, *, limit: int | None) -> RunRe
     started_at, start = datetime.now(UTC).isoformat(), time.monotonic()
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     try:
-        if limit is not None:
+        if context.device == "cuda" and case.tier in ("micro", "step"):
+            importlib.import_module(".memory", __package__).limit_device_memory(case.memory_limit_bytes)
+        elif limit is not None:
             resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
         run_case: Callable[[CaseSpec, Context], RunResult] = _tier(case.tier)
         run = run_case(case, context)

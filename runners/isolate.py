@@ -55,6 +55,7 @@ class Collected:
 
     runs: dict[int, RunResult] = field(default_factory=dict)
     sentinel: dict[str, dict[str, float]] = field(default_factory=dict)
+    ceilings: dict[str, Any] | None = None
 
 
 def run_cases(cases: Sequence[tuple[int, CaseSpec]], surroundings: Surroundings) -> Collected:
@@ -190,6 +191,8 @@ class _Child:
                 self._collected.sentinel["after"] = message["values"]
             else:
                 self._collected.sentinel.setdefault("before", message["values"])
+        elif "ceilings" in message:
+            self._collected.ceilings = message["ceilings"]
         elif "begin" in message:
             self._current = self.begun = message["begin"]
             self._started = now

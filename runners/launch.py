@@ -111,6 +111,8 @@ def _measure_held(
         sentinel=collected.sentinel,
         violations=violations,
     )
+    if collected.ceilings is not None:
+        place = dataclasses.replace(place, info={**place.info, "ceilings": collected.ceilings})
     runs = [collected.runs[position] for position in range(len(request.cases))]
     if violations:
         runs = [_invalidated(run, violations) for run in runs]
@@ -148,6 +150,7 @@ def _run_all(request: LaunchRequest, order: list[int], surroundings: Surrounding
         )
         part = run_cases(cases, child)
         collected.runs |= part.runs
+        collected.ceilings = collected.ceilings or part.ceilings
         for when, values in part.sentinel.items():
             if when == "after" or when not in collected.sentinel:
                 collected.sentinel[when] = values

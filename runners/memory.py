@@ -44,3 +44,13 @@ def _status_bytes(key: str) -> int:
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def limit_device_memory(limit_bytes: int | None) -> None:
+    """Hold torch's CUDA allocator to `limit_bytes` (None: all of the device). Beyond it torch raises its own error."""
+    import torch
+
+    total = int(torch.cuda.get_device_properties(0).total_memory)
+    share = 1.0 if limit_bytes is None else min(1.0, limit_bytes / total)
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(share)

@@ -16,6 +16,7 @@ from typing import IO
 
 # A killed process that waits for the disk or a driver may take its time.
 GROUP_END_S = 2.0
+KILLED_END_S = 30.0
 CONFINE = Path(__file__).with_name("confine.py")
 
 # Variables that reach the project's code; everything else (tokens above all) stays outside.
@@ -106,7 +107,10 @@ def start(
 
 
 def stop(process: subprocess.Popen[bytes], *, grace_s: float = 0.0) -> int:
-    """End the process group: SIGTERM and `grace_s` to obey (0: at once), then SIGKILL. The exit status."""
+    """End the process group: SIGTERM and `grace_s` to obey (0: at once), then SIGKILL. The exit status.
+
+    -9 is also the answer for a killed process that the kernel does not let go within 30 s.
+    """
     if grace_s > 0 and process.poll() is None:
         _signal_group(process.pid, signal.SIGTERM)
         deadline = time.monotonic() + grace_s
@@ -114,7 +118,11 @@ def stop(process: subprocess.Popen[bytes], *, grace_s: float = 0.0) -> int:
             time.sleep(0.02)
     # Also after the leader has gone: its group may hold processes that it left behind.
     _signal_group(process.pid, signal.SIGKILL)
-    code = process.wait()
+    try:
+        code = process.wait(timeout=KILLED_END_S)
+    except subprocess.TimeoutExpired:
+        # A driver that does not let go (an endless kernel, a lost GPU): the next launch's health will tell.
+        return -signal.SIGKILL
     _await_group(process.pid)
     return code
 

@@ -133,9 +133,13 @@ class Judge:
 
         Without a reference nothing is claimed about the value, and this does nothing.
         """
+        if self.subject.reference is not None:
+            self.recheck_observed(slot, self.observed(slot, output))
+
+    def recheck_observed(self, slot: Slot, observed: Any) -> None:
+        """`recheck` for what `observed` has returned already."""
         if self.subject.reference is None:
             return
-        observed = self.observed(slot, output)
         if all_same_bits(observed, slot.verified):
             self.bitwise += 1
             return

@@ -1,0 +1,388 @@
+"""Timing on the GPU: a CUDA graph of the call over rotating buffers, with every output checked.
+
+One sample is one replay of a graph that holds the call once on each slot (12 or more), divided by their number.
+Before it, outside of the events, the outputs are filled with NaN and the L2 is emptied by reading (a flush by
+writing would leave dirty lines whose way to memory the candidate then pays). So every call finds its inputs in
+device memory, and the launch gaps of single calls are gone. A call that cannot be captured is timed by events
+around single calls behind a blocking kernel, which the notes say.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Protocol
+
+import torch
+
+from .correctness import Tolerance, WrongResult, is_floating
+from .stopping import Stopping
+from .subject import Judge, Slot
+from .timing import Timing
+from .values import is_tensor, leaves, overwrite
+
+GRAPH_SLOTS = 12
+MAX_SLOTS = 32
+# Slots, their copies and verified outputs may take this share of the device's memory.
+MEMORY_SHARE = 0.4
+FLUSH_FACTOR = 2
+SYNC_EVERY = 10
+WARM_MIN_S = 0.25
+WARM_MAX_SHARE = 0.5
+WARM_WINDOW = 8
+SETTLED_TIME = 0.003
+SETTLED_CLOCK = 0.003
+REFRESH_AFTER = frozenset({10, 30})
+REFRESH_SEED = 2_000_003
+# Cycles that a blocking kernel spins, so that the host has queued a sample before the device reaches it.
+BLOCK_CYCLES = 400_000
+# Work still running this long after the call's own stream has finished hides on another stream.
+HIDDEN_WORK_S = 50e-6
+
+
+class Sampler(Protocol):
+    """Takes one sample on the current stream, between `start` and `end`, over `calls` calls."""
+
+    calls: int
+    method: str
+
+    def outputs(self) -> list[tuple[Slot, Any]]: ...
+
+    def enqueue(self, start: Any, end: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class Device:
+    """Facts of the GPU that sizes depend on."""
+
+    l2_bytes: int
+    memory_bytes: int
+
+    @classmethod
+    def current(cls) -> Device:
+        properties: Any = torch.cuda.get_device_properties(0)
+        return cls(int(properties.L2_cache_size), int(properties.total_memory))
+
+
+def slot_count(slot_bytes: int, device: Device) -> int:
+    """Enough slots that together they are twice the L2, at least 12, at most 32, within the memory's share."""
+    wanted = max(GRAPH_SLOTS, -(-2 * device.l2_bytes // max(1, slot_bytes)))
+    # Inputs, their pristine copies, outputs and the verified ones: about four times the inputs.
+    fitting = int(device.memory_bytes * MEMORY_SHARE) // max(1, 4 * slot_bytes)
+    return max(2, min(wanted, MAX_SLOTS, fitting))
+
+
+class GraphSampler:
+    """Replays the captured calls. Raises RuntimeError from its constructor when the call cannot be captured."""
+
+    method = "cuda_graph"
+
+    def __init__(self, judge: Judge, slots: Sequence[Slot]) -> None:
+        self.calls = len(slots)
+        self._slots = list(slots)
+        function = judge.subject.function
+        stream: Any = _new_stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for slot in self._slots[:3]:
+                function(*slot.args, **slot.kwargs)
+        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.synchronize()
+        self._graph = torch.cuda.CUDAGraph()
+        self._outputs = []
+        with torch.cuda.graph(self._graph):
+            for slot in self._slots:
+                self._outputs.append(judge.observed(slot, function(*slot.args, **slot.kwargs)))
+
+    def outputs(self) -> list[tuple[Slot, Any]]:
+        return list(zip(self._slots, self._outputs, strict=True))
+
+    def enqueue(self, start: Any, end: Any) -> None:
+        start.record()
+        self._graph.replay()
+        end.record()
+
+
+class EventSampler:
+    """One call on the next slot, queued behind a blocking kernel so that the host is never waited for."""
+
+    method = "events"
+
+    def __init__(self, judge: Judge, slots: Sequence[Slot]) -> None:
+        self.calls = 1
+        self._judge = judge
+        self._slots = list(slots)
+        self._next = 0
+        self._last: list[tuple[Slot, Any]] = []
+
+    def outputs(self) -> list[tuple[Slot, Any]]:
+        return self._last
+
+    def enqueue(self, start: Any, end: Any) -> None:
+        slot = self._slots[self._next % len(self._slots)]
+        self._next += 1
+        _block(BLOCK_CYCLES)
+        start.record()
+        output = self._judge.subject.function(*slot.args, **slot.kwargs)
+        end.record()
+        self._last = [(slot, self._judge.observed(slot, output))]
+
+
+class Bench:
+    """Samples, their clocks, and the checks of every output."""
+
+    def __init__(self, judge: Judge, slots: Sequence[Slot], device: Device) -> None:
+        self._judge = judge
+        self._slots = list(slots)
+        words = FLUSH_FACTOR * max(device.l2_bytes, 2**20) // 4
+        self._flush = torch.zeros(words, dtype=torch.float32, device="cuda")
+        self._flushed = torch.zeros((), dtype=torch.float32, device="cuda")
+        self._wrong = torch.zeros((), dtype=torch.bool, device="cuda")
+        self._clock, self.clock_note = _clock_counter(SYNC_EVERY)
+        self._bitwise = True
+
+    def take(self, sampler: Sampler, count: int) -> list[tuple[float, float | None]]:
+        """`count` (at most SYNC_EVERY) samples: seconds of one call, SM clock in MHz. Raises WrongResult."""
+        assert count <= SYNC_EVERY
+        events = []
+        for i in range(count):
+            self._prepare(sampler)
+            start, end = _event(), _event()
+            if self._clock is not None:
+                self._clock.begin(i)
+            sampler.enqueue(start, end)
+            if self._clock is not None:
+                self._clock.end(i)
+            self._check(sampler.outputs())
+            events.append((start, end))
+        torch.cuda.synchronize()
+        self._raise_if_wrong(sampler)
+        clocks = [None] * count if self._clock is None else self._clock.mhz(count)
+        times = [float(start.elapsed_time(end)) * 1e-3 / sampler.calls for start, end in events]
+        return list(zip(times, clocks, strict=True))
+
+    def require_reproducible(self, sampler: Sampler) -> None:
+        """One replay judged on the host: bit for bit from now on if it was, else within the tolerance."""
+        self._prepare(sampler)
+        sampler.enqueue(_event(), _event())
+        torch.cuda.synchronize()
+        before = self._judge.compared
+        for slot, observed in sampler.outputs():
+            self._judge.recheck_observed(slot, observed)
+        self._bitwise = self._judge.compared == before
+
+    def _prepare(self, sampler: Sampler) -> None:
+        if self._judge.subject.mutates:
+            for slot in self._slots:
+                overwrite((slot.args, slot.kwargs), slot.pristine)
+        else:
+            _poison(sampler.outputs(), self._slots)
+        torch.sum(self._flush, dim=0, out=self._flushed)
+
+    def _check(self, outputs: Sequence[tuple[Slot, Any]]) -> None:
+        """Enqueue the comparison of every output with its verified one; nothing waits."""
+        if self._judge.subject.reference is None:
+            return
+        for slot, observed in outputs:
+            verified = dict(leaves(slot.verified))
+            for path, leaf in leaves(observed):
+                if is_tensor(leaf) and leaf.numel():
+                    tolerance = None if self._bitwise else self._judge.tolerances.get(path)
+                    self._wrong |= _differs(leaf.detach(), verified[path], tolerance)
+
+    def _raise_if_wrong(self, sampler: Sampler) -> None:
+        if not bool(self._wrong):
+            return
+        self._wrong.zero_()
+        # The last sample may show by how much; else an earlier one was wrong and this one right.
+        for slot, observed in sampler.outputs():
+            self._judge.recheck_observed(slot, observed)
+        if self._bitwise:
+            # Right within the tolerance, only not the same bits as before: from now on judged by tolerance.
+            self._bitwise = False
+            return
+        raise WrongResult("the output of a timed call differs from the output of the same call before")
+
+    def release(self) -> None:
+        """Give the flush buffer back."""
+        self._flush = self._flush.new_empty(0)
+
+
+def time_on_cuda(
+    judge: Judge, slots: Sequence[Slot], *, stopping: Stopping, budget_s: float, device: Device
+) -> Timing:
+    """Time the subject over `slots`, each already verified. Raises WrongResult."""
+    notes: list[str] = []
+    bench = Bench(judge, slots, device)
+    if bench.clock_note:
+        notes.append(bench.clock_note)
+    sampler = _sampler(judge, slots, notes)
+    bench.require_reproducible(sampler)
+    _warm(bench, sampler, budget_s=budget_s)
+    samples: list[float] = []
+    clocks: list[float | None] = []
+    begun = perf_counter()
+    refreshing_s = 0.0
+    while not stopping.done(samples, perf_counter() - begun - refreshing_s):
+        for duration, mhz in bench.take(sampler, SYNC_EVERY):
+            samples.append(duration)
+            clocks.append(mhz)
+        if len(samples) in REFRESH_AFTER and judge.subject.reference is not None:
+            refreshing_s += _refresh(judge, slots, seed=REFRESH_SEED + len(samples))
+    bench.release()
+    if len(slots) < GRAPH_SLOTS:
+        notes.append(f"only {len(slots)} sets of inputs fit into memory")
+    return Timing(samples, sampler.method, mhz=_filled(clocks), batch=sampler.calls, notes=notes)
+
+
+def single_call_s(judge: Judge, slots: Sequence[Slot], *, device: Device, count: int = 50) -> list[float]:
+    """Event time of single calls behind a blocking kernel, in seconds: with the launch gaps of one call."""
+    bench = Bench(judge, slots, device)
+    sampler = EventSampler(judge, slots)
+    bench.take(sampler, SYNC_EVERY)
+    taken = [bench.take(sampler, SYNC_EVERY) for _ in range(-(-count // SYNC_EVERY))]
+    bench.release()
+    return [duration for batch in taken for duration, _ in batch]
+
+
+def host_overhead_s(judge: Judge, slots: Sequence[Slot], *, count: int = 50) -> list[float]:
+    """Host time from call to return, in seconds, while the device has nothing queued."""
+    function = judge.subject.function
+    samples = []
+    for i in range(count + 5):
+        slot = slots[i % len(slots)]
+        torch.cuda.synchronize()
+        start = perf_counter()
+        function(*slot.args, **slot.kwargs)
+        samples.append(perf_counter() - start)
+    torch.cuda.synchronize()
+    return samples[5:]
+
+
+def require_no_hidden_work(judge: Judge, slot: Slot) -> None:
+    """Raises WrongResult when the device still works after the call's own stream has finished.
+
+    The shortest of three counts, so that a disturbance is no finding. Restores arguments that were written to.
+    """
+    hidden = []
+    for _ in range(3):
+        torch.cuda.synchronize()
+        judge.subject.function(*slot.args, **slot.kwargs)
+        done = _event()
+        done.record()
+        done.synchronize()
+        start = perf_counter()
+        torch.cuda.synchronize()
+        hidden.append(perf_counter() - start)
+    if judge.subject.mutates:
+        overwrite((slot.args, slot.kwargs), slot.pristine)
+    if min(hidden) > HIDDEN_WORK_S:
+        raise WrongResult(
+            f"the device still works {min(hidden) * 1e6:.0f} us after the call's stream has finished: "
+            "work on another stream that the caller's does not wait for"
+        )
+
+
+def _sampler(judge: Judge, slots: Sequence[Slot], notes: list[str]) -> Sampler:
+    try:
+        return GraphSampler(judge, slots)
+    except WrongResult:
+        raise
+    except (RuntimeError, AssertionError) as error:
+        torch.cuda.synchronize()
+        text = str(error).strip().splitlines()
+        notes.append(
+            "timed by events around single calls: it cannot be captured in a CUDA graph "
+            f"({text[0][:160] if text else type(error).__name__})"
+        )
+        return EventSampler(judge, slots)
+
+
+def _warm(bench: Bench, sampler: Sampler, *, budget_s: float) -> None:
+    """Until two windows in a row agree in time and clock, for at least 0.25 s and at most half the budget."""
+    begun = perf_counter()
+    previous: tuple[float, float] | None = None
+    while True:
+        taken = bench.take(sampler, WARM_WINDOW)
+        time_s = statistics.median(duration for duration, _ in taken)
+        mhz = statistics.median([clock for _, clock in taken if clock is not None] or [1.0])
+        elapsed = perf_counter() - begun
+        settled = (
+            previous is not None
+            and abs(time_s - previous[0]) <= SETTLED_TIME * previous[0]
+            and abs(mhz - previous[1]) <= SETTLED_CLOCK * previous[1]
+        )
+        if elapsed >= WARM_MAX_SHARE * budget_s or (settled and elapsed >= min(WARM_MIN_S, budget_s / 4)):
+            return
+        previous = (time_s, mhz)
+
+
+def _refresh(judge: Judge, slots: Sequence[Slot], *, seed: int) -> float:
+    """New contents in the memory of one slot, verified; seconds that it took (no part of the budget)."""
+    start = perf_counter()
+    slot = slots[seed % len(slots)]
+    judge.subject.refill(slot, seed)
+    judge.examine(slot)
+    if judge.subject.mutates:
+        overwrite((slot.args, slot.kwargs), slot.pristine)
+    torch.cuda.synchronize()
+    return perf_counter() - start
+
+
+def _poison(outputs: Sequence[tuple[Slot, Any]], slots: Sequence[Slot]) -> None:
+    """Fill every floating output with NaN, except where it shares memory with an input."""
+    inputs = {
+        leaf.untyped_storage().data_ptr()
+        for slot in slots
+        for _, leaf in leaves((slot.args, slot.kwargs))
+        if is_tensor(leaf)
+    }
+    for _, observed in outputs:
+        for _, leaf in leaves(observed):
+            if is_tensor(leaf) and is_floating(leaf) and leaf.untyped_storage().data_ptr() not in inputs:
+                leaf.detach().fill_(float("nan"))
+
+
+def _differs(leaf: Any, verified: Any, tolerance: Tolerance | None) -> Any:
+    """A boolean on the device: whether any element differs (in bits, or beyond the element bound)."""
+    if tolerance is None or not is_floating(leaf):
+        whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(leaf.element_size())
+        if whole is None or leaf.is_complex():
+            return (leaf != verified).any()
+        return (leaf.contiguous().view(whole) != verified.contiguous().view(whole)).any()
+    wide = torch.float64 if leaf.dtype == torch.float64 else torch.float32
+    ours, wanted = leaf.to(wide), verified.to(wide)
+    rms = 0.0 if tolerance.explicit else wanted.square().mean().sqrt()
+    bound = tolerance.atol + tolerance.rtol * (wanted.abs() + rms)
+    # Negated, so that NaN on one side differs; where both are the same infinity or NaN nothing is wrong.
+    right = ((ours - wanted).abs() <= bound) | (ours == wanted) | (ours.isnan() & wanted.isnan())
+    return ~right.all()
+
+
+# torch ships these without types.
+_new_event: Callable[..., Any] = torch.cuda.Event
+_new_stream: Callable[[], Any] = torch.cuda.Stream
+_block: Callable[[int], None] = torch.cuda._sleep
+
+
+def _event() -> Any:
+    return _new_event(enable_timing=True)
+
+
+def _clock_counter(capacity: int) -> tuple[Any, str]:
+    try:
+        from .clock import ClockCounter
+    except ImportError:
+        return None, "no SM clock: triton is not installed"
+    return ClockCounter(capacity), ""
+
+
+def _filled(clocks: Sequence[float | None]) -> list[float] | None:
+    """Clocks with the gaps (two SMs) filled by the median of the rest; None when there are no clocks."""
+    known = [mhz for mhz in clocks if mhz is not None]
+    if not known:
+        return None
+    middle = statistics.median(known)
+    return [middle if mhz is None else mhz for mhz in clocks]
