@@ -57,7 +57,7 @@ DEFAULT_METRICS: dict[str, tuple[MetricSpec, ...]] = {
         MetricSpec("tpot_p99", "s", _LOWER, "p99"),
         MetricSpec("e2e_p50", "s", _LOWER, "median"),
         MetricSpec("e2e_p99", "s", _LOWER, "p99"),
-        MetricSpec("goodput", "requests/s", _HIGHER, "rate"),
+        MetricSpec("goodput", "req/s", _HIGHER, "rate"),
         MetricSpec("throughput", "tokens/s", _HIGHER, "rate"),
         MetricSpec("oom_rate", "ratio", _LOWER, "rate"),
         MetricSpec("error_rate", "ratio", _LOWER, "rate"),
@@ -128,6 +128,17 @@ class SloTable(_Table, frozen=True):
     e2e_ms: float | None = None
 
 
+class LoadTable(_Table, frozen=True):
+    """How a replay's requests are made and sent; docs/replay.md has the defaults."""
+
+    request_timeout_s: float | None = None
+    vocab_size: int | None = None
+    warmup_requests: int | None = None
+    ignore_eos: bool | None = None
+    chat: bool | None = None
+    extra_body: dict[str, Any] = {}
+
+
 class BenchmarkTable(_Table, frozen=True):
     name: str
     tier: Tier
@@ -152,11 +163,14 @@ class BenchmarkTable(_Table, frozen=True):
     # step
     golden: str | None = None
     steps: int | None = None
+    warmup: int | None = None
+    losses: int | None = None
     # replay
     trace: str | None = None
     transform: dict[str, Scalar] = {}
     server: ServerTable | None = None
     slo: SloTable = SloTable()
+    load: LoadTable = LoadTable()
     max_dispatch_delay_ms: float | None = None
     # static
     kernels: str | None = None
@@ -174,8 +188,8 @@ class _File(_Table, frozen=True):
 
 _TIER_KEYS = {
     "micro": {"inputs", "reference", "work", "providers"},
-    "step": {"reference", "golden", "steps"},
-    "replay": {"trace", "transform", "server", "slo", "max_dispatch_delay_ms"},
+    "step": {"reference", "golden", "steps", "warmup", "losses"},
+    "replay": {"trace", "transform", "server", "slo", "max_dispatch_delay_ms", "load"},
     "static": {"kernels", "targets"},
 }
 _TIER_ONLY = set().union(*_TIER_KEYS.values())
@@ -268,11 +282,9 @@ def _faults(table: BenchmarkTable) -> list[tuple[tuple[str | int, ...], str]]:
     out: list[tuple[tuple[str | int, ...], str]] = []
     if not re.match(_NAME, table.name):
         out.append((("name",), "name must be 1 to 200 printable characters"))
+    fresh = BenchmarkTable(name=table.name, tier=table.tier)
     for key in sorted(_TIER_ONLY - _TIER_KEYS[table.tier]):
-        default = msgspec.structs.fields(BenchmarkTable)
-        if getattr(table, key) != next(f.default for f in default if f.name == key):
-            if key in ("providers", "transform", "targets", "slo") and not getattr(table, key):
-                continue
+        if getattr(table, key) != getattr(fresh, key):
             out.append(((key,), f"key {key!r} does not belong to tier {table.tier!r}"))
     for key in _ENTRY_KEYS:
         value = getattr(table, key)
@@ -336,7 +348,9 @@ def _argv(command: str | list[str]) -> tuple[str, ...]:
 def _expand(table: BenchmarkTable) -> list[Case]:
     metrics = tuple(metric.spec() for metric in table.metric) or DEFAULT_METRICS[table.tier]
     options = {key: msgspec.to_builtins(getattr(table, key)) for key in sorted(_TIER_KEYS[table.tier])}
-    options = {key: value for key, value in options.items() if value not in (None, {}, [])}
+    options = {
+        key: _present(value) for key, value in options.items() if _present(value) not in (None, {}, [])
+    }
     # Launches, timeouts and policy say how often and how long, not what: changing them starts no new method.
     what = msgspec.to_builtins(table) | {
         "launches": 0,
@@ -370,6 +384,13 @@ def _expand(table: BenchmarkTable) -> list[Case]:
             Case(spec, table.launches, table.device, table.on, table.sample_every, digest, table.policy)
         )
     return out
+
+
+def _present(value: Any) -> Any:
+    """Tables without the keys that the manifest leaves out: their defaults belong to the runner."""
+    if isinstance(value, dict):
+        return {key: item for key, item in value.items() if item is not None and item != {}}
+    return value
 
 
 def _explain(message: str, raw: dict[str, Any], text: str, source: str) -> ManifestError:
@@ -421,6 +442,7 @@ def _known_keys(path: list[str | int]) -> list[str]:
         "metric": MetricTable,
         "tolerance": ToleranceTable,
         "server": ServerTable,
+        "load": LoadTable,
         "slo": SloTable,
     }
     names = [part for part in path if isinstance(part, str)]
