@@ -226,7 +226,7 @@ def _operate(count: int, pool: Floats, noise: Noise, policy: Policy, rng: np.ran
         right = _found(effect, count, noise, policy) & (effect.estimate > 0.0)
         power.append((size, float(right.mean())))
     error = float(np.sqrt(2.0 * noise.between_launches**2 / count + 2.0 * noise.between_commits**2))
-    smallest = float(np.expm1(detectable(error, noise.degrees + 2 * count - 2, policy)))
+    smallest = float(np.expm1(detectable(error, noise.degrees + 2 * count - 2, policy, launches=count)))
     return Operating(count, false / NULL_DRAWS, low, high, max(smallest, policy.relative_floor), tuple(power))
 
 

@@ -160,7 +160,7 @@ def _minimum_detectable(finding: Finding, policy: Policy) -> float | None:
     effect = finding.effect
     if effect is None or (not finding.logarithmic and finding.base_value <= 0.0):
         return None
-    size = detectable(float(effect.error), float(effect.degrees), policy)
+    size = detectable(float(effect.error), float(effect.degrees), policy, launches=finding.fewest)
     fraction = math.expm1(size) if finding.logarithmic else size / finding.base_value
     few = finding.noise is None and finding.fewest < RANK_LAUNCHES
     return max(fraction, policy.relative_floor, policy.few_launches_floor if few else 0.0)

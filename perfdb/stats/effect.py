@@ -8,7 +8,8 @@ Two methods look at the same launch values x (logs, so that a difference is a ra
   ignores a throttled launch.
 
 Either may decide, so each gets half of the error (Bonferroni): p = 2 min(p_t, p_rank), and the interval is the
-narrower of two at 1 - (1 - confidence) / 2. By the union bound level and coverage hold whatever the choice. Under
+narrower of two at 1 - (1 - confidence) / 2, or the one that excludes zero where only one does. By the union bound level
+and coverage hold whatever the choice. Under
 five launches a side the rank method cannot reach the level and `t` stands alone.
 """
 
@@ -146,7 +147,10 @@ def _effect(
             gaps = (head[..., :, None] - base[..., None, :]).reshape(*head.shape[:-1], -1)
             gaps = np.sort(gaps, axis=-1)
             below, above = gaps[..., limits.lower] - error_floor, gaps[..., limits.upper] + error_floor
-            by_rank = alike & (above - below < 2.0 * half)
+            narrower = above - below < 2.0 * half
+            shown_by_t, shown_by_rank = (low > 0.0) | (high < 0.0), (below > 0.0) | (above < 0.0)
+            # Where only one method shows a difference its interval is the one that agrees with the p-value.
+            by_rank = alike & np.where(shown_by_t == shown_by_rank, narrower, shown_by_rank)
             low, high = np.where(by_rank, below, low), np.where(by_rank, above, high)
             estimate = np.where(by_rank, _middle(gaps), estimate)
     return Effect(estimate, low, high, p_value, scatter.error, scatter.degrees, scatter.spread, by_rank)

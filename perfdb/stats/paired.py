@@ -119,7 +119,8 @@ def _measure(
             upper = np.triu_indices(pairs)
             walsh = np.sort((fit.centred[upper[0]] + fit.centred[upper[1]]) / 2.0)
             below, above = float(walsh[limits.lower]) - floor, float(walsh[limits.upper]) + floor
-            by_rank = above - below < high - low
+            shown_by_t, shown_by_rank = low > 0.0 or high < 0.0, below > 0.0 or above < 0.0
+            by_rank = above - below < high - low if shown_by_t == shown_by_rank else shown_by_rank
             if by_rank:
                 estimate, low, high = float(np.median(walsh)), below, above
     effect = Effect(
@@ -155,5 +156,10 @@ def _fit(differences: Floats, order: Floats, noise: Noise | None, floor: float) 
     else:
         return None
     error = float(np.sqrt(variance * inverse[0, 0] + fixed + floor**2))
-    centred = differences - (coefficients[1] * order if use_order else 0.0)
+    centred = differences - (_robust_order(differences, order) * order if use_order else 0.0)
     return _Fit(float(coefficients[0]), centred, error, degrees, float(np.sqrt(variance)))
+
+
+def _robust_order(differences: Floats, order: Floats) -> float:
+    """Order effect for the rank method: half the Hodges-Lehmann shift between both orders, blind to a bad launch."""
+    return float(np.median(differences[order > 0][:, None] - differences[order < 0][None, :])) / 2.0

@@ -2,7 +2,8 @@
 
 Source: the usual normal-theory sample size with t quantiles, n >= ((t(1 - alpha/2) + t(power)) s / d)^2, where the
 quantiles depend on n (Guenther 1981): the smallest n that satisfies it. s is the root of both sides' launch
-variances added.
+variances added. From five launches a side the t method holds half of alpha (see `perfdb.stats.effect`), and is
+planned for that.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
+from perfdb.stats.effect import RANK_LAUNCHES
 from perfdb.stats.policy import Policy
 from perfdb.stats.ranks import Floats
 
@@ -21,9 +23,10 @@ _TABLE = 64
 """Up to here the t quantiles are tabled, beyond they equal the normal ones."""
 
 
-def detectable(error: float, degrees: float, policy: Policy) -> float:
-    """Smallest true difference that is found with the policy's power at this standard error."""
-    return float((stdtrit(degrees, 1.0 - policy.alpha / 2.0) + stdtrit(degrees, policy.power)) * error)
+def detectable(error: float, degrees: float, policy: Policy, *, launches: int) -> float:
+    """Smallest true difference found with the policy's power at this standard error of `launches` a side."""
+    level = policy.alpha / 2.0 if launches >= RANK_LAUNCHES else policy.alpha
+    return float((stdtrit(degrees, 1.0 - level / 2.0) + stdtrit(degrees, policy.power)) * error)
 
 
 def launches_to_detect(
@@ -67,7 +70,7 @@ def _launches(target: float, spread: float, level: float, policy: Policy, fixed:
     enough[: fewest - 1] = False
     if enough.any():
         return int(counts[enough.argmax()])
-    averaged = (target / float(ndtri(1.0 - level / 2.0) + ndtri(policy.power))) ** 2 - fixed**2
+    averaged = (target / float(ndtri(1.0 - level / 4.0) + ndtri(policy.power))) ** 2 - fixed**2
     if averaged <= spread**2 / MOST_LAUNCHES:
         return MOST_LAUNCHES
     return max(_TABLE + 1, math.ceil(spread**2 / averaged))
@@ -75,7 +78,9 @@ def _launches(target: float, spread: float, level: float, policy: Policy, fixed:
 
 @lru_cache(maxsize=256)
 def _quantiles(level: float, power: float, known: float) -> Floats:
-    degrees = np.maximum(2.0 * np.arange(1, _TABLE + 1) - 2.0 + known, 0.5)
-    values: Floats = stdtrit(degrees, 1.0 - level / 2.0) + stdtrit(degrees, power)
+    launches = np.arange(1, _TABLE + 1)
+    degrees = np.maximum(2.0 * launches - 2.0 + known, 0.5)
+    levels = np.where(launches >= RANK_LAUNCHES, level / 2.0, level)
+    values: Floats = stdtrit(degrees, 1.0 - levels / 2.0) + stdtrit(degrees, power)
     values.setflags(write=False)
     return values
