@@ -219,3 +219,42 @@ CHEATS = [
     patches_tensors,
     patches_builtins,
 ]
+
+
+# From here on only where there is a GPU.
+
+
+def on_another_stream(x):
+    out = torch.empty_like(x)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        out.copy_(torch.softmax(x, -1))
+    return out
+
+
+def slowly_on_another_stream(x):
+    out = torch.empty_like(x)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda._sleep(2_000_000)
+        out.copy_(torch.softmax(x, -1))
+    return out
+
+
+def waits_for_the_host(x):
+    return torch.softmax(x, -1) * float(x.isfinite().all().item())
+
+
+def out_of_memory(x):
+    return torch.empty(2**40, device=x.device)
+
+
+def endless(x):
+    torch.cuda._sleep(200_000_000_000)
+    return torch.softmax(x, -1)
+
+
+def out_of_bounds(x):
+    index = torch.full((4,), 2**40, dtype=torch.int64, device=x.device)
+    return x.reshape(-1)[index]
+
+
+GPU_CHEATS = [on_another_stream, slowly_on_another_stream]
