@@ -1,5 +1,6 @@
 """The services of perfdb: which processes make up a running installation."""
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -75,11 +76,12 @@ def application_services(
         web,
         _worker(
             "measure",
+            queue=measure_queue(os.environ.get("PERFDB_POOL", "default")),
             concurrency=1,
             environment={**environment, MEASURE_CPUS_VARIABLE: format_cpu_list(cores.measuring)},
             cpus=cores.measuring,
         ),
-        _worker("analysis", concurrency=2, environment=environment, cpus=cores.services),
+        _worker("analysis", queue="analysis", concurrency=2, environment=environment, cpus=cores.services),
         Service(
             name="beat",
             command=(
@@ -94,12 +96,19 @@ def application_services(
     ]
 
 
-def _worker(queue: str, *, concurrency: int, environment: dict[str, str], cpus: frozenset[int]) -> Service:
+def measure_queue(pool: str) -> str:
+    """The queue of a pool's workers; spelled as in `perfdb.tasks`, which needs Django and so is not asked."""
+    return "measure" if pool == "default" else f"measure.{pool}"
+
+
+def _worker(
+    name: str, *, queue: str, concurrency: int, environment: dict[str, str], cpus: frozenset[int]
+) -> Service:
     return Service(
-        name=f"worker-{queue}",
+        name=f"worker-{name}",
         command=(
             *(sys.executable, "-m", "celery", "-A", CELERY_APP, "worker", "--queues", queue),
-            *("--concurrency", str(concurrency), "--hostname", f"{queue}@%h", "--loglevel", "INFO"),
+            *("--concurrency", str(concurrency), "--hostname", f"{name}@%h", "--loglevel", "INFO"),
             *("--without-gossip", "--without-mingle"),
         ),
         stop_steps=_CELERY_STOP,

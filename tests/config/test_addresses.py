@@ -50,7 +50,7 @@ def test_a_message_arrives_in_the_database_that_the_brokers_address_names(redis_
         connection.SimpleQueue("addressed").put({"id": 1})
     with redis.Redis.from_url(url) as client:
         assert client.llen("addressed") == 1
-        client.flushdb()
+        client.delete("addressed")
 
 
 def test_an_ordinary_brokers_address_is_left_as_it_is() -> None:
