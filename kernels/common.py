@@ -14,6 +14,11 @@ import triton
 INTERPRETED: Final[bool] = bool(triton.knobs.runtime.interpret)
 """Triton decides at decoration time whether a kernel is interpreted, so this is read once."""
 
+if INTERPRETED:
+    from .interpreter import mend_bfloat16_products
+
+    mend_bfloat16_products()
+
 FLOAT_DTYPES: Final = (torch.float32, torch.float16, torch.bfloat16)
 
 # Without a GPU, interpreted kernels pretend to run on this many multiprocessors, so that loops over work

@@ -41,9 +41,7 @@ def flash_attention(
     so. Raises KernelInputError for shapes or dtypes that disagree.
     """
     _check(q, k, v, layout="[batch, heads, tokens, dim]", heads_axis=1)
-    require(
-        k.shape[0] == q.shape[0], f"k has a batch of {k.shape[0]}, expected {q.shape[0]} as q"
-    )
+    require(k.shape[0] == q.shape[0], f"k has a batch of {k.shape[0]}, expected {q.shape[0]} as q")
     if fallback_reason(q, k, v):
         return attention_reference(q, k, v, causal=causal, scale=scale)
     batch = Batch(q.shape[2], k.shape[2], q.shape[0], None, None, causal, _scale(scale, q))
@@ -112,7 +110,8 @@ def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, layout: str, he
     require(k.shape[-1] == q.shape[-1], f"k has head dimension {k.shape[-1]}, expected {q.shape[-1]} as q")
     heads, kv_heads = q.shape[heads_axis], k.shape[heads_axis]
     require(
-        kv_heads > 0 and heads % kv_heads == 0, f"q has {heads} heads, expected a multiple of the {kv_heads} of k"
+        kv_heads > 0 and heads % kv_heads == 0,
+        f"q has {heads} heads, expected a multiple of the {kv_heads} of k",
     )
 
 
@@ -128,11 +127,7 @@ class _Attention(torch.autograd.Function):
         return done.out
 
     @staticmethod
-    def backward(
-        ctx: Any, dout: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None, None]:
+    def backward(ctx: Any, dout: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None, None]:
         q, k, v, out, lse = ctx.saved_tensors
-        gradients = attend_backward(
-            q, k, v, Attended(out, lse), describable(dout), ctx.batch, ctx.tuning
-        )
+        gradients = attend_backward(q, k, v, Attended(out, lse), describable(dout), ctx.batch, ctx.tuning)
         return gradients.q, gradients.k, gradients.v, None, None

@@ -61,7 +61,9 @@ def attention_delta(
     batch = tl.program_id(2).to(tl.int64)
     lane = tl.arange(0, DIM)[None, :]
     inside = token < tokens
-    out_place = out_ptr + batch * out_batch_stride + head * out_head_stride + token[:, None] * out_token_stride
+    out_place = (
+        out_ptr + batch * out_batch_stride + head * out_head_stride + token[:, None] * out_token_stride
+    )
     dout_place = (
         dout_ptr + batch * dout_batch_stride + head * dout_head_stride + token[:, None] * dout_token_stride
     )
@@ -159,7 +161,9 @@ def attention_backward_keys(
             column, unmasked, queries, queries, shift, scale, False, BLOCK_M, DIM, PRECISION,
         )  # fmt: skip
     token = (k_first + column).to(tl.int64)[:, None]
-    place = batch.to(tl.int64) * dk_batch_stride + head.to(tl.int64) * dk_head_stride + token * dk_token_stride
+    place = (
+        batch.to(tl.int64) * dk_batch_stride + head.to(tl.int64) * dk_head_stride + token * dk_token_stride
+    )
     place += tl.arange(0, DIM)[None, :]
     inside = (column < keys)[:, None]
     tl.store(dk_ptr + place, (dk * dscale).to(dk_ptr.dtype.element_ty), mask=inside)

@@ -134,7 +134,9 @@ def attention_forward(
     lse = tl.where(empty, float("inf"), biggest + tl.log2(weight_sum))
     inside = row < queries
     token = (q_first + row).to(tl.int64)
-    tl.store(lse_ptr + batch.to(tl.int64) * lse_batch_stride + head * lse_head_stride + token, lse, mask=inside)
+    tl.store(
+        lse_ptr + batch.to(tl.int64) * lse_batch_stride + head * lse_head_stride + token, lse, mask=inside
+    )
     out_row = out_ptr + batch.to(tl.int64) * out_batch_stride + head.to(tl.int64) * out_head_stride
     place = out_row + token[:, None] * out_token_stride + tl.arange(0, DIM)[None, :]
     tl.store(place, total.to(out_ptr.dtype.element_ty), mask=inside[:, None])

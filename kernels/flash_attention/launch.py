@@ -79,7 +79,10 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, batch: Batch, tuni
     chosen = tuning.forward or kernel.choose(q.shape[-1], wide=q.dtype == torch.float32)
     out = torch.empty_like(q)
     lse = torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
-    starts = (lse if batch.q_starts is None else batch.q_starts, lse if batch.k_starts is None else batch.k_starts)
+    starts = (
+        lse if batch.q_starts is None else batch.q_starts,
+        lse if batch.k_starts is None else batch.k_starts,
+    )
     with on_device(q):
         kernel.attention_forward[(ceil_div(batch.queries, chosen["BLOCK_M"]), q.shape[1], batch.sequences)](
             _describe(q, chosen["BLOCK_M"]), _describe(k, chosen["BLOCK_N"]), _describe(v, chosen["BLOCK_N"]),

@@ -66,7 +66,11 @@ def fallback_reason(
     if a.shape[1] % _ALIGNMENT_BYTES or (b.shape[0] * out_dtype.itemsize) % _ALIGNMENT_BYTES:
         return f"rows of a, b or the result that are no multiple of {_ALIGNMENT_BYTES} bytes"
     for tensor in (a, b):
-        if tensor.stride(1) != 1 or tensor.stride(0) % _ALIGNMENT_BYTES or tensor.data_ptr() % _ALIGNMENT_BYTES:
+        if (
+            tensor.stride(1) != 1
+            or tensor.stride(0) % _ALIGNMENT_BYTES
+            or tensor.data_ptr() % _ALIGNMENT_BYTES
+        ):
             return "operands that are not row-major and aligned"
     return unsupported((a, b), dtypes=(torch.float8_e4m3fn,))
 
@@ -81,7 +85,8 @@ def _check(
     )
     for name, tensor in (("a", a), ("b", b)):
         require(
-            tensor.dtype == torch.float8_e4m3fn, f"{name} has dtype {tensor.dtype}, expected torch.float8_e4m3fn"
+            tensor.dtype == torch.float8_e4m3fn,
+            f"{name} has dtype {tensor.dtype}, expected torch.float8_e4m3fn",
         )
     require(out_dtype in _OUT_DTYPES, f"out_dtype is {out_dtype}, expected a 16- or 32-bit float")
     for name, scale, rows in (("scale_a", scale_a, a.shape[0]), ("scale_b", scale_b, b.shape[0])):
