@@ -14,7 +14,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from perfdb.models import Alert, Job, JobState, Project, Worker
-from perfdb.services import alerts, bisection, catalogue, detect, measure, schedule, track
+from perfdb.services import alerts, bisection, catalogue, detect, measure, notify, schedule, track
 from perfdb.vcs import GitError
 
 log = logging.getLogger(__name__)
@@ -74,12 +74,15 @@ def analyse_series(series_ids: list[int]) -> str:
     bundled = alerts.bundle(found)
     for alert_id in bundled.new:
         follow_alert.delay(alert_id)
+    for alert_id in bundled.closed:
+        tell.delay(alert_id, "recovered")
     return f"{len(found.new)} new changes, {len(bundled.new)} new alerts"
 
 
 @shared_task
 def follow_alert(alert_id: int) -> str:
     """A new regression is bisected."""
+    tell.delay(alert_id, "new")
     alert = Alert.objects.select_related("project", "branch").get(pk=alert_id)
     if alert.kind != "regression" or not alert.is_open:
         return "nothing to follow"
@@ -98,6 +101,8 @@ def follow_alert(alert_id: int) -> str:
 def advance_bisection(bisection_id: int) -> str:
     done = bisection.advance(bisection_id)
     send_jobs(done.jobs)
+    if done.alert_id is not None:
+        tell.delay(done.alert_id, "recovered" if done.recovered else "culprit")
     return "finished" if done.finished else f"{len(done.jobs)} probes asked for"
 
 
@@ -134,4 +139,28 @@ def keep_jobs() -> int:
     send_jobs(ids)
     for bisection_id in bisection.unfinished():
         advance_bisection.delay(bisection_id)
+    return len(ids)
+
+
+@shared_task
+def tell(alert_id: int, occasion: str) -> int:
+    """Make this occasion's messages and send them."""
+    alert = Alert.objects.select_related("project", "branch", "culprit", "good", "bad").get(pk=alert_id)
+    made = notify.announce(alert, occasion)
+    for message_id in made:
+        deliver_message.delay(message_id)
+    return len(made)
+
+
+@shared_task
+def deliver_message(message_id: int) -> bool:
+    return notify.deliver(message_id)
+
+
+@shared_task
+def deliver_due() -> int:
+    """Digests that are due, retries, and messages whose task was lost."""
+    ids = notify.due()
+    for message_id in ids:
+        deliver_message.delay(message_id)
     return len(ids)

@@ -224,6 +224,7 @@ def _run(
     cwd: Path,
     credential: Credential,
     good: tuple[int, ...] = (0,),
+    extra: dict[str, str] | None = None,
 ) -> str:
     options = ["core.hooksPath=/dev/null", "protocol.ext.allow=never", "safe.directory=*", "gc.auto=0"]
     if credential.token:
@@ -236,7 +237,7 @@ def _run(
         done = subprocess.run(
             command,
             cwd=cwd,
-            env=_environment(credential),
+            env=_environment(credential) | (extra or {}),
             capture_output=True,
             timeout=_TIMEOUT_S,
             check=False,
@@ -286,3 +287,27 @@ def _without_secret(url: str) -> str:
 def is_sha(text: str) -> bool:
     """Whether `text` looks like a (possibly abbreviated) SHA."""
     return bool(_SHA.match(text))
+
+
+class WorkingCopy:
+    """A new repository with a working tree, for histories written by a script (the demo). Raises GitError."""
+
+    def __init__(self, path: Path, *, branch: str = "main") -> None:
+        self.path = path
+        path.mkdir(parents=True)
+        self._run("init", "--quiet", f"--initial-branch={branch}")
+
+    def commit(self, message: str, *, author: str, email: str, at: datetime) -> str:
+        """Commit the whole tree as it lies and give the SHA; equal trees and arguments give equal SHAs."""
+        self._run("add", "--all")
+        stamp = f"{int(at.timestamp())} +0000"
+        identity = {
+            f"GIT_{role}_{key}": value
+            for role in ("AUTHOR", "COMMITTER")
+            for key, value in (("NAME", author), ("EMAIL", email), ("DATE", stamp))
+        }
+        self._run("commit", "--quiet", "--allow-empty", "--message", message, extra=identity)
+        return self._run("rev-parse", "HEAD").strip()
+
+    def _run(self, *arguments: str, extra: dict[str, str] | None = None) -> str:
+        return _run(arguments, cwd=self.path, credential=Credential(), extra=extra)

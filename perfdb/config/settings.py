@@ -182,6 +182,7 @@ CELERY_TIMEZONE = TIME_ZONE
 CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     "poll projects": {"task": "perfdb.tasks.poll_projects", "schedule": 15.0},
     "keep jobs": {"task": "perfdb.tasks.keep_jobs", "schedule": 15.0},
+    "deliver due": {"task": "perfdb.tasks.deliver_due", "schedule": 30.0},
 }
 
 # --- API ---------------------------------------------------------------------------------------------------

@@ -47,10 +47,15 @@ class BisectionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """What `advance` did. `jobs` need a message; `finished` is True once, when the answer was recorded."""
+    """What `advance` did. `jobs` need a message; `finished` is True once, when the answer was recorded.
+
+    alert_id: the alert that learned something worth telling (a culprit, a range, a recovery), None otherwise.
+    """
 
     jobs: tuple[int, ...]
     finished: bool
+    alert_id: int | None = None
+    recovered: bool = False
 
 
 def start_for_alert(
@@ -195,7 +200,14 @@ def advance(bisection_id: int, *, workers: int = 1) -> Advanced:
         bisection.finished_at = timezone.now()
         bisection.save()
         _conclude(bisection, search.answer)
-        return Advanced((), finished=True)
+        kind = search.answer.kind
+        told = kind in ("culprit", "range", "several", "not_reproduced", "recovered")
+        return Advanced(
+            (),
+            finished=True,
+            alert_id=bisection.alert_id if told else None,
+            recovered=kind in ("not_reproduced", "recovered"),
+        )
     bisection.state = BisectionState.RUNNING
     bisection.save()
     jobs = [] if waiting else [_ask(bisection, probe.commit, probe.launches) for probe in wanted]
