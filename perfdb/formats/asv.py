@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from perfdb.formats.draft import Draft, finite, metric, shown
+from perfdb.formats.draft import Draft, finite, is_number, metric, shown
 from perfdb.formats.errors import FormatError, ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.jsontext import parse_json
@@ -107,12 +107,7 @@ def _header(draft: Draft, document: dict[str, Any]) -> None:
     draft.info["env_name"] = document.get("env_name")
     date = document.get("date")
     time = None
-    if (
-        isinstance(date, (int, float))
-        and not isinstance(date, bool)
-        and math.isfinite(date)
-        and 0 <= date < 2**42
-    ):
+    if is_number(date) and 0 <= date < 2**42:
         time = datetime.fromtimestamp(date / 1000, UTC).isoformat()
     commit = document.get("commit_hash")
     if isinstance(commit, str) and commit:
@@ -260,11 +255,7 @@ def _case(
     raw = samples if isinstance(samples, list) else []
     good = [each for each in raw if each is not None and not (isinstance(each, float) and math.isnan(each))]
     low, high = quartiles or (None, None)
-    summary = {
-        key: each
-        for key, each in (("q_25", low), ("q_75", high))
-        if isinstance(each, (int, float)) and math.isfinite(each)
-    }
+    summary = {key: each for key, each in (("q_25", low), ("q_75", high)) if is_number(each)}
     made = metric(
         kind,
         unit,

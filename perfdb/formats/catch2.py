@@ -90,6 +90,10 @@ def _read(source: Source) -> Reading:
         for chunk in source.chunks():
             parser.Parse(chunk)
         parser.Parse(b"", True)  # noqa: FBT003 - expat takes no keyword
+    except FormatError:
+        raise
+    except (LookupError, ValueError) as error:
+        raise FormatError(NAME, "line 1", f"unknown encoding: {error}") from None
     except expat.ExpatError as error:
         at = f"line {error.lineno} column {error.offset + 1}"
         raise FormatError(NAME, at, f"not XML: {expat.ErrorString(error.code)}") from None

@@ -116,7 +116,12 @@ def _joined(at: str, fields: dict[str, Any], tables: dict[str, dict[Any, dict[st
         other("revision", fields.get("revision")),
         other("benchmark", fields.get("benchmark")),
     )
-    branch = tables.get("branch", {}).get(revision.get("branch"), {}).get("name")
+    branch_key = revision.get("branch")
+    branch = (
+        tables.get("branch", {}).get(branch_key, {}).get("name")
+        if isinstance(branch_key, (int, str))
+        else None
+    )
     row = convert(
         {
             "commitid": revision.get("commitid"),

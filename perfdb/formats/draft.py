@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeGuard, TypeVar
 
 import msgspec
 
@@ -43,24 +43,30 @@ def convert(value: Any, into: type[_T], at: str = "") -> _T:
         return msgspec.convert(value, into)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at ")
-        raise ItemError(_lower_first(reason), at + path.strip("`").removeprefix("$")) from None
+        where = (at + path.strip("`").removeprefix("$")).removeprefix(".")
+        raise ItemError(_lower_first(reason), where) from None
 
 
 def _lower_first(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-def finite(value: Any, at: str = "") -> Number:
-    """`value` if it is a number that a double holds. Raises ItemError for anything else, also true and "3"."""
+def is_number(value: Any) -> TypeGuard[Number]:
+    """Whether `value` is a number that a double holds: not true, "3", NaN, an infinity or an endless integer."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ItemError(f"expected a number, got {shown(value)}", at)
+        return False
     try:
-        usable = math.isfinite(float(value))
+        return math.isfinite(float(value))
     except OverflowError:
-        usable = False
-    if not usable:
-        raise ItemError(f"not a finite number: {shown(value)}", at)
-    return value
+        return False
+
+
+def finite(value: Any, at: str = "") -> Number:
+    """`value` if `is_number`. Raises ItemError for anything else."""
+    if is_number(value):
+        return value
+    kind = "a number" if isinstance(value, bool) or not isinstance(value, (int, float)) else "a finite number"
+    raise ItemError(f"expected {kind}, got {shown(value)}", at)
 
 
 def parse_number(text: str, at: str = "") -> Number:
@@ -108,6 +114,7 @@ def metric(
     value: Any = None,
     statistic: str = "median",
     zero_allowed: bool = False,
+    summary: dict[str, Any] | None = None,
     **marks: Any,
 ) -> MetricReading:
     """A checked metric. Raises ItemError for a number that is not finite and for a time that cannot be.
@@ -123,9 +130,14 @@ def metric(
             if number is not None and (number < 0 or (number == 0 and not zero_allowed)):
                 raise ItemError(f"{number} {unit} is no possible duration", name)
     lower = direction(unit) if lower_is_better == "unit" else lower_is_better
+    figures = {
+        key: each if is_number(each) or isinstance(each, str) else None
+        for key, each in (summary or {}).items()
+    }
     return MetricReading(
-        clean(name), clean(unit), lower, launches=checked, value=headline, statistic=statistic, **marks
-    )
+        clean(name), clean(unit), lower, launches=checked, value=headline, statistic=statistic,
+        summary=figures, **marks,
+    )  # fmt: skip
 
 
 @dataclass
@@ -148,6 +160,7 @@ class Draft:
     rejected: list[Rejection] = field(default_factory=list)
     _entries: dict[str, _Entry] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set)
+    _places: list[str] = field(default_factory=list)
 
     def warn(self, text: str) -> None:
         if text not in self.warnings:
@@ -158,12 +171,14 @@ class Draft:
 
     @contextmanager
     def item(self, at: str, name: str | None = None) -> Iterator[None]:
-        """Reject what fails inside, and go on after."""
+        """Reject what fails inside, and go on after. Blocks nest: the position names each of them once."""
+        self._places.append(at)
         try:
             yield
         except ItemError as error:
-            where = error.at if error.at.startswith(at) else " ".join(part for part in (at, error.at) if part)
-            self.reject(where, error.reason, name)
+            self.reject(_position([*self._places, error.at]), error.reason, name)
+        finally:
+            self._places.pop()
 
     def metrics(self, at: str, *builders: Any) -> list[MetricReading]:
         """The metrics that the callables give; one that fails is rejected alone."""
@@ -243,6 +258,16 @@ class Draft:
         )
 
 
+def _position(places: Sequence[str]) -> str:
+    """The places from outside in, without one that the next repeats in full."""
+    kept = [
+        place
+        for place, inner in zip(places, [*places[1:], ""], strict=True)
+        if place and not inner.startswith(place)
+    ]
+    return " ".join(kept)
+
+
 def _by_name(metrics: Sequence[MetricReading]) -> dict[str, MetricReading]:
     named: dict[str, MetricReading] = {}
     for each in metrics:
@@ -311,12 +336,9 @@ def _finished(entry: _Entry) -> BenchmarkReading:
 
 
 def _stable_params(params: Params) -> Params:
-    made: Params = {}
-    for key, value in params.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            value = "inf" if value > 0 else "-inf" if value < 0 else "nan"
-        made[clean(key)] = stable(value) if isinstance(value, str) else value
-    return made
+    """An infinite rate is a parameter too; JSON has no word for it, so it is "inf"."""
+    tidied: Params = _tidy(params)
+    return {key: stable(value) if isinstance(value, str) else value for key, value in tidied.items()}
 
 
 def _tidy(value: Any) -> Any:

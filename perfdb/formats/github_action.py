@@ -7,7 +7,6 @@ stays open until declared. In `data.js` each entry names its tool, which says th
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from perfdb.formats.draft import Draft, convert, finite, metric, parse_number
+from perfdb.formats.draft import Draft, convert, finite, is_number, metric, parse_number
 from perfdb.formats.errors import ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.jsontext import parse_json
@@ -126,8 +125,7 @@ def _range(value: Any) -> Number | None:
             return parse_number(re.sub(r"^\s*(±|\+/-|\+-)\s*", "", value).removesuffix("%"))
         except ItemError:
             return None
-    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return value if ok else None
+    return value if is_number(value) else None
 
 
 # -- data.js -------------------------------------------------------------------------------------------------
@@ -176,7 +174,7 @@ def entry_reading(entry: Entry) -> Reading:
         if tool not in _LOWER_BY_TOOL:
             draft.warn(f"direction: tool {tool!r} is not known; declare it, or nothing is judged")
     date = entry.raw.get("date")
-    if isinstance(date, (int, float)) and not isinstance(date, bool) and 0 <= date < 2**42:
+    if is_number(date) and 0 <= date < 2**42:
         draft.started_at = datetime.fromtimestamp(date / 1000, UTC).isoformat()
     return draft.finish()
 

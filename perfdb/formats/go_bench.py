@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from perfdb.formats.draft import Draft, metric, parse_number
 from perfdb.formats.errors import FormatError, ItemError
 from perfdb.formats.format import Format
-from perfdb.formats.reading import MetricReading, Reading
+from perfdb.formats.reading import MetricReading, Params, Reading
 from perfdb.formats.source import Line, Record, Source
 
 NAME = "go-bench"
@@ -42,11 +42,12 @@ def _read(source: Source) -> Reading:
             with draft.item(line.at, match[1]):
                 _benchmark(draft, match, config)
         elif match := _FAIL.match(text.lstrip()):
-            status = "error" if match[1] == "FAIL" else "skipped"
             with draft.item(line.at, match[2]):
+                name, params = _without_procs(match[2])
                 draft.add(
-                    _qualified(match[2], config.get("pkg")),
-                    status=status,
+                    _qualified(name, config.get("pkg")),
+                    params=params,
+                    status="error" if match[1] == "FAIL" else "skipped",
                     reason=text.strip(),
                     repeat="samples",
                 )
@@ -82,10 +83,7 @@ def _text_lines(source: Source) -> Iterator[Line]:
 
 
 def _benchmark(draft: Draft, match: re.Match[str], config: dict[str, str]) -> None:
-    name, params = match[1], {}
-    if procs := _PROCS.match(name):
-        # A parameter: under `-cpu 1,2,4` one name has several, and "size-10" on one core stays apart from "size-20".
-        name, params = procs[1], {"procs": int(procs[2])}
+    name, params = _without_procs(match[1])
     fields = match[3].split()
     if len(fields) % 2:
         raise ItemError("values and units do not pair up")
@@ -101,6 +99,15 @@ def _benchmark(draft: Draft, match: re.Match[str], config: dict[str, str]) -> No
                 )
             )
     draft.add(_qualified(name, config.get("pkg")), metrics, params=params, repeat="samples")
+
+
+def _without_procs(name: str) -> tuple[str, Params]:
+    """The name without GOMAXPROCS, which is a parameter: `-cpu 1,2,4` gives one name three of them.
+
+    On one core Go writes no suffix; then the "10" of "size-10" is taken for it, and still stays apart from "size-20".
+    """
+    match = _PROCS.match(name)
+    return (match[1], {"procs": int(match[2])}) if match else (name, {})
 
 
 def _qualified(name: str, package: str | None) -> str:

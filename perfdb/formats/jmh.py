@@ -5,12 +5,11 @@ The direction follows the unit, not the mode: a "thrpt" result in s/op is lower-
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import msgspec
 
-from perfdb.formats.draft import Draft, convert, finite, metric
+from perfdb.formats.draft import Draft, convert, finite, is_number, metric
 from perfdb.formats.format import Format
 from perfdb.formats.reading import MetricReading, Number, Params, Reading
 from perfdb.formats.source import Source
@@ -99,10 +98,9 @@ def _metric(name: str, given: _Metric, *, zero_allowed: bool = False) -> MetricR
     launches: list[list[Number]] = [
         [finite(value, "rawData") for value in fork] for fork in given.rawData or [] if fork
     ]
-    error = given.scoreError
     summary: dict[str, Any] = {}
-    if isinstance(error, (int, float)) and math.isfinite(error):
-        summary["error"] = error
+    if is_number(given.scoreError):
+        summary["error"] = given.scoreError
     if not launches:
         summary |= {f"p{key}": value for key, value in (given.scorePercentiles or {}).items()}
     return metric(

@@ -11,6 +11,8 @@ from typing import Any
 from perfdb.formats.errors import FormatError
 
 MAX_DEPTH = 64
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
@@ -34,6 +36,17 @@ def parse_json(text: str, *, format: str) -> Any:
         raise FormatError(format, _digits_position(text), "a number with too many digits") from None
     if _too_deep(value):
         raise FormatError(format, _depth_position(text), f"nested deeper than {MAX_DEPTH} levels")
+    return _without_surrogates(value) if _SURROGATE_ESCAPE.search(text) else value
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Half a surrogate pair is no character: nothing can encode it."""
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_without_surrogates(each) for each in value]
+    if isinstance(value, dict):
+        return {_SURROGATE.sub("\ufffd", key): _without_surrogates(each) for key, each in value.items()}
     return value
 
 

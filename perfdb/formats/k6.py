@@ -118,7 +118,8 @@ def _points(draft: Draft, source: Source) -> None:
             if row.get("type") == "Metric":
                 kinds[name], contains[name] = str(data.get("type")), data.get("contains")
             elif kinds.get(name) in ("trend", "rate"):
-                samples.setdefault(name, []).append(finite(data.get("value"), name))
+                value = finite(data.get("value"), name)
+                samples.setdefault(name, []).append(value)
                 draft.started_at = draft.started_at or (
                     data["time"] if isinstance(data.get("time"), str) else None
                 )

@@ -30,15 +30,11 @@ _TIMES = {
 _JSON_KEYS = {"name", "method", "num_requests", "num_failures", "response_times"}
 
 
-def _columns(header: str) -> list[str]:
-    return [name.strip() for name in next(csv.reader([header]), [])]
-
-
 def _sniff(source: Source) -> bool:
     if source.is_json:
         first = source.first_array[:1]
         return bool(first) and isinstance(first[0], dict) and first[0].keys() >= _JSON_KEYS
-    columns = _columns(source.head.lstrip().split("\n", 1)[0].rstrip("\r"))
+    columns = [name.strip() for name in source.head.lstrip().split("\n", 1)[0].split(",")]
     return {"Name", "Request Count", "Failure Count"} <= set(columns) and "Timestamp" not in columns
 
 

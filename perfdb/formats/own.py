@@ -4,19 +4,20 @@ accepts. It is the reading itself, so it is checked key by key and nothing is in
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from perfdb.formats.draft import Draft, convert, metric
+from perfdb.formats.draft import Draft, convert, is_number, metric
 from perfdb.formats.errors import FormatError, ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import STATUSES, CommitReading, Flagged, MetricReading, Reading
 from perfdb.formats.source import Source
 
 NAME = "perfdb"
-_STATISTICS = ("median", "mean", "min", "max", "p90", "p95", "p99", "p999", "rate", "count")
+_STATISTIC = re.compile(r"median|mean|min|max|rate|count|p999|p\d{1,2}(\.\d+)?")
 
 
 class _Flagged(msgspec.Struct, forbid_unknown_fields=True):
@@ -125,10 +126,9 @@ def _benchmark(draft: Draft, at: str, given: _Benchmark) -> None:
 
 
 def _metric(at: str, given: _Metric) -> MetricReading:
-    if given.statistic not in _STATISTICS:
-        raise ItemError(
-            f"statistic {given.statistic!r}; known are {', '.join(_STATISTICS)}", f"{at}.statistic"
-        )
+    if not _STATISTIC.fullmatch(given.statistic):
+        known = "median, mean, min, max, rate, count, p90, p99, p999 or another percentile"
+        raise ItemError(f"statistic {given.statistic!r}; known are {known}", f"{at}.statistic")
     if given.launch_values and len(given.launch_values) != len(given.launches):
         raise ItemError(f"{len(given.launch_values)} launch_values for {len(given.launches)} launches", at)
     made = metric(
@@ -142,7 +142,9 @@ def _metric(at: str, given: _Metric) -> MetricReading:
         partial=given.partial,
         successes_only=given.successes_only,
         no_tail=given.no_tail,
-        flagged=tuple(Flagged(each.value, each.reason) for each in given.flagged),
+        flagged=tuple(
+            Flagged(each.value if is_number(each.value) else None, each.reason) for each in given.flagged
+        ),
         summary=given.summary,
     )
     values = metric(given.name, given.unit, launches=[given.launch_values], zero_allowed=True).launches[0]

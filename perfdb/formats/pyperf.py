@@ -98,13 +98,15 @@ def _benchmark(draft: Draft, benchmark: _Benchmark, metadata: dict[str, Any], at
     if not launches:
         raise ItemError("no run with values")
     unit = metadata.get("unit", "second")
+    if not isinstance(unit, str):
+        raise ItemError("unit is no text", "metadata")
     mean = statistics.fmean(float(value) for values in launches for value in values)
     draft.add(
         name,
         [
             metric(
                 "value" if unit == "integer" else "memory" if unit == "byte" else "time",
-                _UNITS.get(unit, str(unit)),
+                _UNITS.get(unit, unit),
                 lower_is_better=True if unit in ("second", "byte") else None,
                 launches=launches,
                 value=mean,

@@ -24,14 +24,14 @@ _CHANGING = re.compile(r"desc|time|date|path|url|sha$|commit|version|host|_id$|^
 # By the metric's name: unit and direction. The first that matches.
 _KNOWN: tuple[tuple[re.Pattern[str], str, bool | None], ...] = (
     (re.compile(r"instruction_count"), "instructions", True),
-    (re.compile(r"(^|_)(latency|ttft|tpot|itl)\w*_ms$|_ms$|\(ms\)$"), "ms", True),
-    (re.compile(r"(time|latency)\w*\(s\)$|_s$|_(sec|seconds)$"), "s", True),
-    (re.compile(r"tokens?_(per|/)_?s(ec(ond)?)?|tokens_per_second|token\(s\)/s"), "tokens/s", False),
-    (re.compile(r"requests?_per_s"), "requests/s", False),
-    (re.compile(r"speedup"), "", False),
-    (re.compile(r"throughput"), "", False),
-    (re.compile(r"peak_mem|memory_usage"), "", True),
-    (re.compile(r"latency"), "", True),
+    # Rates first: "tokens_per_sec" ends like a time.
+    (re.compile(r"tokens?(_per_|/)s(ec(ond)?)?|token\(s\)/s"), "tokens/s", False),
+    (re.compile(r"(requests?|req)(_per_|/)s(ec(ond)?)?"), "requests/s", False),
+    (re.compile(r"speedup|throughput"), "", False),
+    (re.compile(r"_per_|/"), "", None),
+    (re.compile(r"_ms$|\(ms\)$"), "ms", True),
+    (re.compile(r"_(s|sec|seconds)$|\((s|sec|seconds)\)$"), "s", True),
+    (re.compile(r"peak_mem|memory_usage|latency"), "", True),
 )
 
 

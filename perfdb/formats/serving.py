@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from perfdb.formats.draft import Draft, finite, metric
+from perfdb.formats.draft import Draft, finite, is_number, metric
 from perfdb.formats.reading import MetricReading
 
 _LATENCY = re.compile(r"^(mean|median|std|min|max|p\d+(?:\.\d+)?)_(\w+)_ms$")
@@ -37,7 +37,7 @@ def latency_metrics(draft: Draft, at: str, record: dict[str, Any]) -> list[Metri
             continue
         with draft.item(at):
             summary: dict[str, Any] = {}
-            if match[1] == "mean" and isinstance(record.get(f"std_{match[2]}_ms"), (int, float)):
+            if match[1] == "mean" and is_number(record.get(f"std_{match[2]}_ms")):
                 summary["std"] = record[f"std_{match[2]}_ms"]
             made.append(
                 metric(
@@ -105,5 +105,5 @@ def positive_samples(values: Any, keep: Callable[[int], bool]) -> list[float]:
     return [
         float(value) * 1e3
         for index, value in enumerate(values)
-        if keep(index) and isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+        if keep(index) and is_number(value) and value > 0
     ]
