@@ -70,8 +70,5 @@ def _matches(row: Subscription, alert: Alert, members: list[tuple[str, str]]) ->
         return False
     if not members:
         return not row.benchmark_pattern and not row.metric_pattern
-    return any(
-        fnmatch.fnmatchcase(case, row.benchmark_pattern or "*")
-        and fnmatch.fnmatchcase(metric, row.metric_pattern or "*")
-        for case, metric in members
-    )
+    benchmark, name = row.benchmark_pattern or "*", row.metric_pattern or "*"
+    return any(fnmatchcase(case, benchmark) and fnmatchcase(metric, name) for case, metric in members)

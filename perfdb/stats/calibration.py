@@ -152,6 +152,19 @@ def _segment_starts(history: Sequence[Any] | npt.NDArray[Any], metric: Metric, p
     return sorted(starts)
 
 
+def estimate_noise(commits: Sequence[Sequence[float]], levels: Sequence[int]) -> Noise | None:
+    """The scatter of a series whose levels are known already, without the power curves of `calibrate`.
+
+    commits: launch values per measured commit, oldest first. levels: for each commit the number of its level.
+    None for fewer than three launches or a value of zero or below (no relative noise).
+    """
+    rows = [np.asarray(values, dtype=np.float64) for values in commits if len(values)]
+    kept = [level for level, values in zip(levels, commits, strict=True) if len(values)]
+    if sum(map(len, rows)) < 3 or any(row.min() <= 0.0 for row in rows):
+        return None
+    return _noise(_residuals([np.log(row) for row in rows], np.asarray(kept)), None)
+
+
 def _residuals(commits: list[Floats], segment_of: npt.NDArray[np.intp]) -> _Residuals:
     counts = np.array([len(values) for values in commits])
     of_commit = np.repeat(np.arange(len(commits)), counts)
