@@ -16,16 +16,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
 
+from benchmarks.verdict_peers import PEERS
 from perfdb.stats import Count, Noise, Policy, Verdict, calibrate, compare, compare_paired
 from perfdb.stats.effect import measure
 from perfdb.stats.rates import share_interval
 
 Floats = npt.NDArray[np.float64]
+Launch = TypeVar("Launch")
 ROOT = Path(__file__).parents[1]
 SIZES = (3, 5, 10, 20)
 LAUNCH_NOISE: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Floats]] = {
@@ -51,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class H200:
-    """Launch medians of each case: `naive` and `steady` in ms, `cycles` in ms x MHz, shape (launches,)."""
+    """Launches of each case: samples in ms, and the SM clock of each steady launch in MHz."""
 
     naive: dict[str, list[list[float]]]
     steady: dict[str, list[list[float]]]
@@ -93,9 +96,7 @@ def null_calibration(seed: int, repetitions: int) -> list[Row]:
 
 
 def _welch_widths(logs: Floats) -> Floats:
-    """Full width of Welch's 95 % interval; under five launches a side `measure` is Welch's t alone."""
-    from scipy.special import stdtrit
-
+    """Full width of Welch's own 95 % interval."""
     effect = measure(logs[:, 0], logs[:, 1], confidence=0.95)
     return np.asarray(2.0 * stdtrit(effect.degrees, 0.975) * effect.error)
 
@@ -106,25 +107,19 @@ def _covers(verdict: Verdict, truth: float) -> bool:
 
 def naive_draws(data: H200, seed: int, draws: int) -> list[Row]:
     """Random disjoint launches of the same code, measured naively, against each other."""
-    rows = []
+    rows: list[Row] = []
+    singles = 0
+    few = max(1, draws // 5)
     for k, (case, launches) in enumerate(sorted(data.naive.items())):
         rng = np.random.default_rng([seed, 2, k])
         false = _false_draws(launches, 5, draws, rng)
         rows.append(at_most("H200 naive, 5 against 5", f"{case}: false verdicts", false, draws, 0.01))
-        single = _false_draws(launches, 1, draws // 5, rng)
-        if single:
-            rows.append(
-                at_most("H200 naive, 1 against 1", f"{case}: false verdicts", single, draws // 5, 0.0)
-            )
+        singles += _false_draws(launches, 1, few, rng)
         noise = calibrate([[launch] for launch in launches]).noise
-        known = _false_draws(launches, 1, draws // 5, rng, noise=noise)
-        rows.append(
-            at_most("H200 naive, 1 against 1, noise known", f"{case}: false", known, draws // 5, 0.01)
-        )
-    rows.append(
-        Row("H200 naive, 1 against 1", "all cases without noise", "listed above if any", "never", None)
-    )
-    return rows
+        known = _false_draws(launches, 1, few, rng, noise=noise)
+        rows.append(at_most("H200 naive, 1 against 1, noise known", f"{case}: false", known, few, 0.01))
+    trials = f"{singles} of {few * len(data.naive)}"
+    return [*rows, Row("H200 naive, 1 against 1", "all cases: false verdicts", trials, "never", singles == 0)]
 
 
 def _false_draws(
@@ -142,6 +137,28 @@ def _false_draws(
         head = [launches[i] for i in order[size:]]
         false += compare(base, head, noise=noise).outcome.is_change
     return false
+
+
+def beside_peers(data: H200, seed: int, draws: int) -> list[Row]:
+    """Usual rules on the same draws: equal code called different, and 3 % more work found."""
+    rows = []
+    steady = ("softmax.8192x4096", "rmsnorm.8192x4096")
+    for peer in PEERS:
+        rng = np.random.default_rng([seed, 8])
+        shares = []
+        for launches in data.naive.values():
+            called = 0
+            for _ in range(draws):
+                order = rng.permutation(len(launches))[:10]
+                called += peer.decides([launches[i] for i in order[:5]], [launches[i] for i in order[5:]])
+            shares.append(called / draws)
+        value = f"{100 * np.mean(shares):6.2f} % (worst case {100 * max(shares):.1f} %)"
+        rows.append(Row("rules beside each other: false", peer.name, value, "", None))
+        for case in steady:
+            base, head = data.steady[case], data.steady[f"{case}@+3"]
+            found = sum(peer.decides(_some(base, 5, rng), _some(head, 5, rng)) for _ in range(draws))
+            rows.append(Row(f"rules: finds {case}@+3", peer.name, _share(found, draws), "", None))
+    return sorted(rows, key=lambda row: row.group)
 
 
 def steady_draws(data: H200, seed: int, draws: int) -> list[Row]:
@@ -212,7 +229,7 @@ def _scaled(data: H200, case: str, *, cycles: bool) -> list[Floats]:
     return [np.array(launch) * mhz for launch, mhz in zip(data.steady[case], clocks, strict=True)]
 
 
-def _some(launches: list[Floats], size: int, rng: np.random.Generator) -> list[Floats]:
+def _some(launches: Sequence[Launch], size: int, rng: np.random.Generator) -> list[Launch]:
     return [launches[i] for i in rng.permutation(len(launches))[:size]]
 
 
@@ -280,6 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         rows += naive_draws(data, options.seed, options.draws)
         rows += steady_draws(data, options.seed, options.draws)
+        rows += beside_peers(data, options.seed, max(1, options.draws // 10))
     rows += speed(options.seed)
     for row in rows:
         mark = {True: "", False: "  MISSED", None: ""}[row.held]

@@ -46,8 +46,8 @@ def compare(
     metric: Metric = Metric(),  # noqa: B008  # frozen value, the documented default
     policy: Policy = Policy(),  # noqa: B008  # frozen value, the documented default
     noise: Noise | float | None = None,
-    base_mhz: Sequence[float] | None = None,
-    head_mhz: Sequence[float] | None = None,
+    base_mhz: Sequence[float] | Floats | None = None,
+    head_mhz: Sequence[float] | Floats | None = None,
     base_failures: Sequence[int] | None = None,
     head_failures: Sequence[int] | None = None,
     base_workers: Sequence[str] | None = None,
@@ -288,7 +288,7 @@ def _same_worker(
     return bool(set(base_workers) & set(head_workers))
 
 
-def _clock_values(name: str, side: Side, mhz: Sequence[float]) -> Floats:
+def _clock_values(name: str, side: Side, mhz: Sequence[float] | Floats) -> Floats:
     clocks = np.asarray(mhz, dtype=np.float64)
     if clocks.shape != side.values.shape:
         raise ValueError(f"{name}: {clocks.size} clock readings for {side.launches} launches")

@@ -14,7 +14,7 @@ from perfdb.stats.tails import order_rank
 from perfdb.stats.units import Family, family
 
 Launch = Sequence[float] | Floats | float
-Launches = Sequence[Launch] | Sequence[Sequence[float]] | Sequence[Floats] | Sequence[float] | Floats
+Launches = Sequence[Launch] | Floats
 
 _NEVER_NEGATIVE = frozenset(Family) - {Family.TEMPERATURE}
 
