@@ -7,8 +7,9 @@ seen again keeps its row (its range may narrow), one that is no longer seen beco
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 
 from django.db import transaction
@@ -17,9 +18,11 @@ from django.utils import timezone
 from perfdb.models import Change, Series, SeriesState
 from perfdb.services.policies import Policies
 from perfdb.services.series import History, histories
+from perfdb.stats.calibration import estimate_noise
 from perfdb.stats.changes import Change as Found
 from perfdb.stats.changes import ChangeKind, find_changes
 from perfdb.stats.comparison import compare
+from perfdb.stats.noise import Noise
 from perfdb.stats.policy import Metric, Policy
 from perfdb.stats.verdict import Verdict
 
@@ -195,6 +198,9 @@ def _remember(
     state.position = history.points[-1].position if history.points else None
     state.commits = len(history.points)
     state.level = _median(values)
+    noise = _noise(history, found)
+    state.noise = noise.between_launches if noise else None
+    state.calibration = {"noise": asdict(noise)} if noise else {}
     state.outcome = str(verdict.outcome) if verdict else ""
     state.verdict = verdict.to_mapping() if verdict else {}
     state.analysed_at = timezone.now()
@@ -220,6 +226,13 @@ def newest_verdict(
     if not base or not head:
         return None
     return compare([[v] for v in base], [[v] for v in head], metric=metric, policy=policy)
+
+
+def _noise(history: History, found: Sequence[Found]) -> Noise | None:
+    """Launch-to-launch scatter with the levels found taken out."""
+    starts = [change.index for change in found if change.kind in LASTING]
+    rows = [[v for v in point.values if v is not None] for point in history.points]
+    return estimate_noise(rows, [bisect_right(starts, point.position) for point in history.points])
 
 
 def _median(values: Sequence[float]) -> float | None:
