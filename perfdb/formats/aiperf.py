@@ -39,7 +39,10 @@ def _metric_objects(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {
         key: value
         for key, value in document.items()
-        if isinstance(value, dict) and isinstance(value.get("unit"), str) and "avg" in value
+        if isinstance(value, dict)
+        and isinstance(value.get("unit"), str)
+        and "avg" in value
+        and "timestamp" not in key  # a point in time in ns is no duration
     }
 
 

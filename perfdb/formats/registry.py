@@ -7,7 +7,9 @@ from perfdb.formats import (
     asv,
     bencher,
     benchmarkdotnet,
+    cargo_bench,
     catch2,
+    catch2_text,
     codespeed,
     criterion,
     github_action,
@@ -64,6 +66,8 @@ FORMATS: dict[str, Format] = {
         mlperf.SUMMARY_FORMAT,
         mlperf.DETAIL_FORMAT,
         catch2.FORMAT,
+        catch2_text.FORMAT,
+        cargo_bench.FORMAT,
         go_bench.FORMAT,
     )
 }
@@ -73,6 +77,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "nvbench": ("nvbench-json", "nvbench-csv"),
     "mlperf": ("mlperf-summary", "mlperf-detail"),
     "bmf": ("bencher-bmf",),
+    "catch2": ("catch2", "catch2-text"),
     "go": ("go-bench",),
     "pytest": ("pytest-benchmark",),
 }

@@ -1,11 +1,11 @@
-"""BenchmarkDotNet's JSON and Catch2's XML."""
+"""BenchmarkDotNet's JSON, Catch2's XML and console output, libtest."""
 
 from __future__ import annotations
 
 import pytest
 
 from perfdb.formats import FormatError, read
-from tests.formats.files import INPUTS, benchmark, metric, own
+from tests.formats.files import INPUTS, benchmark, in_base, metric, own
 
 
 def test_launches_come_from_the_measurements() -> None:
@@ -49,6 +49,30 @@ def test_hostile_xml_is_refused(body: str, reason: str) -> None:
         read(body.encode())
     assert caught.value.format == "catch2"
     assert caught.value.at.startswith("line ")
+
+
+def test_catch2_console_output() -> None:
+    reading = own("catch2-text_console.txt")
+    short = metric(benchmark(reading, "Sorting / small / std::sort 100"), "time")
+    assert (short.value, short.unit) == (344, "ns")
+    long = metric(
+        benchmark(reading, "Sorting / small / a name so long that it is broken over two lines"), "time"
+    )
+    assert (long.value, long.unit) == (1.731, "us")
+    assert long.summary["stddev"] == pytest.approx(0.2565)
+    minutes = metric(benchmark(reading, "Other / std::sort 100"), "time")
+    assert in_base(minutes) == pytest.approx(66.0)
+    assert "bad: expected a mean" in reading.rejected[0].reason
+
+
+def test_libtest_with_separators_and_decimals() -> None:
+    reading = own("cargo-bench.txt")
+    assert metric(benchmark(reading, "parse::bench_large"), "time").value == 13967756.30
+    small = benchmark(reading, "parse::bench_small")
+    assert (metric(small, "time").value, metric(small, "time").unit) == (88, "ns/iter")
+    assert (metric(small, "throughput").value, metric(small, "throughput").lower_is_better) == (1818, False)
+    assert metric(benchmark(reading, "cmov"), "time").lower_is_better is True
+    assert benchmark(reading, "parse::bench_bad").status == "error"
 
 
 def test_xml_in_another_encoding() -> None:
