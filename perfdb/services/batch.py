@@ -28,6 +28,11 @@ class PackedArray(msgspec.Struct, forbid_unknown_fields=True):
     dtype: Literal["f8", "f4"]
     bdata: str
 
+    @property
+    def count(self) -> int:
+        """How many values the text holds (one more where it is padded), without decoding it."""
+        return len(self.bdata) * 3 // 4 // int(self.dtype[1])
+
     def array(self) -> Floats:
         """Raises ValueError where the text is not base64 or not a whole number of values."""
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.db import connection
 
@@ -84,29 +85,13 @@ def compare_commits(project: Project, base: Sequence[Commit], head: Commit) -> l
 
 
 def _take(
-    row: Sequence[object],
+    row: Sequence[Any],
     head_id: int,
     sides: dict[Key, tuple[Side, Side]],
     facts: dict[Key, tuple[str, int]],
 ) -> None:
-    (
-        case,
-        metric,
-        pool,
-        klass,
-        label,
-        commit,
-        value,
-        mhz,
-        n,
-        failures,
-        usable,
-        status,
-        marked,
-        worker,
-        series,
-        trunk,
-    ) = row
+    case, metric, pool, klass, label, commit, *rest = row
+    value, mhz, n, failures, usable, status, marked, worker, series, trunk = rest
     key = (case, metric, pool, klass)
     side = sides.setdefault(key, (Side(), Side()))[1 if commit == head_id else 0]
     if trunk or key not in facts:

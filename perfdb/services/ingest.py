@@ -158,7 +158,7 @@ def _check_size(batch: Batch) -> None:
         for run in launch.runs:
             for metric in run.metrics:
                 samples = metric.samples
-                total += len(samples) if isinstance(samples, list) else len(samples.bdata) // 11
+                total += len(samples) if isinstance(samples, list) else samples.count
     if total > MAX_SAMPLES:
         raise BatchError(
             f"launches: {total} samples are more than the {MAX_SAMPLES} that one upload may hold"
