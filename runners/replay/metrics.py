@@ -48,7 +48,7 @@ def tpot(record: Record) -> list[float]:
 
 
 def itl(record: Record) -> list[float]:
-    """Gaps between chunks, pooled over requests."""
+    """Gaps between chunks, pooled over requests. Among them a failed request counts once, as one endless gap."""
     times = record.chunk_times
     return [later - earlier for earlier, later in pairwise(times)]
 

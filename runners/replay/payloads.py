@@ -70,11 +70,10 @@ def _body(
 def _tokens(index: int, request: TraceRequest, block_tokens: int | None, vocab_size: int) -> list[int]:
     """`input_tokens` ids: each block's drawn from its id, so that shared blocks are shared text; the rest drawn
     from the request's place in the trace."""
+    ids = range(vocab_size)
     tokens: list[int] = []
-    if block_tokens is not None:
-        for block in request.blocks:
-            draw = random.Random(f"block {block}")
-            tokens += [draw.randrange(vocab_size) for _ in range(block_tokens)]
-    draw = random.Random(f"request {index}")
-    tokens += [draw.randrange(vocab_size) for _ in range(request.input_tokens - len(tokens))]
+    for block in request.blocks if block_tokens is not None else ():
+        tokens += random.Random(f"block {block}").choices(ids, k=block_tokens or 0)
+    missing = max(0, request.input_tokens - len(tokens))
+    tokens += random.Random(f"request {index}").choices(ids, k=missing)
     return tokens[: request.input_tokens]

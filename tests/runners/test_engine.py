@@ -383,10 +383,8 @@ def test_a_full_queue_answers_at_once() -> None:
     with_server(test, decoder, Limits(running=1, waiting=1))
 
 
-@pytest.mark.parametrize("arguments", [["--model", "nowhere:factory"], ["--model", "json:nothing"]])
-def test_the_command_names_a_model_that_is_not_there(tmp_path: Path, arguments: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, str(ENGINE), "--port", "1", *arguments], cwd=tmp_path, capture_output=True, text=True
-    )
+def test_the_command_names_a_model_that_is_not_there(tmp_path: Path) -> None:
+    command = [sys.executable, str(ENGINE), "--port", "1", "--model", "nowhere:factory"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
-    assert "nowhere" in done.stderr or "json has no function nothing" in done.stderr
+    assert done.stderr == "engine: No module named 'nowhere'\n"
