@@ -60,6 +60,8 @@ def read(
         reading = chosen.read(source)
     except ItemError as error:
         raise FormatError(chosen.name, error.at, error.reason) from None
+    except ArithmeticError:
+        raise FormatError(chosen.name, "$", "numbers out of range") from None
     return reading if lower_is_better is None else _declared(reading, lower_is_better=lower_is_better)
 
 

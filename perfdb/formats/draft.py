@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal, TypeGuard, TypeVar
 
 import msgspec
@@ -28,6 +28,7 @@ from perfdb.formats.reading import (
     Rejection,
     identity,
 )
+from perfdb.units import convert as convert_unit
 from perfdb.units import direction, lookup
 
 MAX_NAME_CHARS = 2000
@@ -67,6 +68,15 @@ def finite(value: Any, at: str = "") -> Number:
         return value
     kind = "a number" if isinstance(value, bool) or not isinstance(value, (int, float)) else "a finite number"
     raise ItemError(f"expected {kind}, got {shown(value)}", at)
+
+
+def median(values: Sequence[Number]) -> Number:
+    """The middle value, or the mean of the two in the middle without leaving the range of a double."""
+    ordered = sorted(values)
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    if low == high:
+        return low
+    return (low + high) / 2 if math.isfinite(float(low) + float(high)) else low / 2 + high / 2
 
 
 def parse_number(text: str, at: str = "") -> Number:
@@ -141,9 +151,17 @@ def metric(
 
 
 @dataclass
+class _Repeats:
+    """One metric of one benchmark with its repeats, joined once at the end so that many lines stay linear."""
+
+    parts: list[MetricReading]
+    by_launch: bool = False
+
+
+@dataclass
 class _Entry:
     reading: BenchmarkReading
-    metrics: dict[str, MetricReading]
+    metrics: dict[str, _Repeats]
 
 
 @dataclass
@@ -177,6 +195,9 @@ class Draft:
             yield
         except ItemError as error:
             self.reject(_position([*self._places, error.at]), error.reason, name)
+        except ArithmeticError:
+            # Each number is finite, but a sum or a ratio of them is not.
+            self.reject(_position(self._places), "numbers out of range", name)
         finally:
             self._places.pop()
 
@@ -224,10 +245,9 @@ class Draft:
             raise ItemError(f"{reading.name}: {taken[0]} a second time; the first is kept")
         known.reading = _worse(known.reading, reading)
         for each in metrics:
-            old = known.metrics.get(each.name)
-            known.metrics[each.name] = (
-                each if old is None else _joined(old, each, by_launch=repeat == "launches")
-            )
+            repeats = known.metrics.setdefault(each.name, _Repeats([]))
+            repeats.parts.append(_in_unit_of(repeats.parts[0], each) if repeats.parts else each)
+            repeats.by_launch = repeat == "launches"
 
     def has(self, name: str) -> bool:
         """Whether a benchmark of this name is there already, at whatever parameters."""
@@ -268,12 +288,12 @@ def _position(places: Sequence[str]) -> str:
     return " ".join(kept)
 
 
-def _by_name(metrics: Sequence[MetricReading]) -> dict[str, MetricReading]:
-    named: dict[str, MetricReading] = {}
+def _by_name(metrics: Sequence[MetricReading]) -> dict[str, _Repeats]:
+    named: dict[str, _Repeats] = {}
     for each in metrics:
         if each.name in named:
             raise ItemError(f"metric {each.name} given twice")
-        named[each.name] = each
+        named[each.name] = _Repeats([each])
     return named
 
 
@@ -285,25 +305,37 @@ def _worse(first: BenchmarkReading, second: BenchmarkReading) -> BenchmarkReadin
     return replace(first, notes=notes)
 
 
-def _joined(old: MetricReading, new: MetricReading, *, by_launch: bool) -> MetricReading:
-    if lookup(old.unit).family != lookup(new.unit).family:
-        raise ItemError(f"{old.name}: unit {new.unit!r} after {old.unit!r} for the same benchmark")
-    if old.unit != new.unit:
-        raise ItemError(f"{old.name}: unit changes from {old.unit!r} to {new.unit!r} between repeats")
-    flagged = (*old.flagged, *new.flagged)
-    partial = old.partial or new.partial
-    if not by_launch:
-        samples = (*old.launches[0], *new.launches[0])
-        return replace(old, launches=(samples,), value=None, flagged=flagged, partial=partial)
-    values = (*_values(old), *_values(new))
+def _in_unit_of(first: MetricReading, repeat: MetricReading) -> MetricReading:
+    """A repeat in the unit of the first; a unit of another family is refused."""
+    if repeat.unit == first.unit:
+        return repeat
+    if lookup(repeat.unit).family != lookup(first.unit).family:
+        raise ItemError(f"{first.name}: unit {repeat.unit!r} after {first.unit!r} for the same benchmark")
+
+    def converted(values: Sequence[Number]) -> tuple[Number, ...]:
+        return tuple(finite(convert_unit(value, repeat.unit, first.unit), first.name) for value in values)
+
     return replace(
-        old,
-        launches=(*old.launches, *new.launches),
-        launch_values=values,
-        value=statistics.median(values),
-        flagged=flagged,
-        partial=partial,
+        repeat,
+        unit=first.unit,
+        launches=tuple(converted(samples) for samples in repeat.launches),
+        launch_values=converted(repeat.launch_values),
+        value=None if repeat.value is None else converted((repeat.value,))[0],
     )
+
+
+def _joined(repeats: _Repeats) -> MetricReading:
+    """The repeats as samples of one launch, or each as a launch of its own."""
+    first, *more = repeats.parts
+    if not more:
+        return first
+    launches = [samples for part in repeats.parts for samples in part.launches]
+    flagged = tuple(each for part in repeats.parts for each in part.flagged)
+    whole = replace(first, flagged=flagged, partial=any(part.partial for part in repeats.parts))
+    if not repeats.by_launch:
+        return replace(whole, launches=(tuple(chain.from_iterable(launches)),), value=None)
+    values = tuple(value for part in repeats.parts for value in _values(part))
+    return replace(whole, launches=tuple(launches), launch_values=values, value=median(values))
 
 
 def _values(reading: MetricReading) -> tuple[Number, ...]:
@@ -311,18 +343,11 @@ def _values(reading: MetricReading) -> tuple[Number, ...]:
         return reading.launch_values
     if reading.value is not None:
         return (reading.value,)
-    return tuple(statistics.median(samples) for samples in reading.launches if samples)
+    return tuple(median(samples) for samples in reading.launches if samples)
 
 
 def _finished(entry: _Entry) -> BenchmarkReading:
-    metrics = tuple(
-        each
-        if each.value is not None or not any(each.launches)
-        else replace(
-            each, value=statistics.median(statistics.median(samples) for samples in each.launches if samples)
-        )
-        for each in entry.metrics.values()
-    )
+    metrics = tuple(_with_headline(_joined(repeats)) for repeats in entry.metrics.values())
     reading = replace(
         entry.reading,
         metrics=metrics,
@@ -333,6 +358,13 @@ def _finished(entry: _Entry) -> BenchmarkReading:
     if reading.status == "ok" and not metrics:
         return replace(reading, status="invalid", reason="no usable metric")
     return reading
+
+
+def _with_headline(made: MetricReading) -> MetricReading:
+    if made.value is not None or not any(made.launches):
+        return made
+    medians = [median(samples) for samples in made.launches if samples]
+    return replace(made, value=median(medians))
 
 
 def _stable_params(params: Params) -> Params:

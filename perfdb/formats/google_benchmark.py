@@ -7,6 +7,7 @@ Each iteration row is one sample (the mean over its iterations); rows of one nam
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -29,6 +30,9 @@ _FIELDS = {
     "skipped", "skip_message", "aggregate_name", "aggregate_unit", "big_o", "rms", "cpu_coefficient",
     "real_coefficient", "allocs_per_iter", "max_bytes_used", "total_allocated_bytes", "net_heap_growth",
 }  # fmt: skip
+
+
+_OLD_AGGREGATE = re.compile(r"^(.+)_(?:mean|median|stddev|cv)$")
 
 
 class _Row(msgspec.Struct):
@@ -66,13 +70,19 @@ def _read(source: Source) -> Reading:
     context = document.get("context")
     _context(draft, context if isinstance(context, dict) else {})
     rows: list[Any] = document["benchmarks"]
+    names = {raw.get("name") for raw in rows if isinstance(raw, dict) and isinstance(raw.get("name"), str)}
     aggregates: list[_Row] = []
     for index, raw in enumerate(rows):
         at = f"benchmarks[{index}]"
         with draft.item(at):
             row = convert(raw, _Row, at)
-            if row.run_type == "aggregate" or _is_old_aggregate(row):
+            old = _OLD_AGGREGATE.match(row.name) if "run_type" not in raw else None
+            if row.run_type == "aggregate":
                 aggregates.append(row)
+            elif row.real_time is None and row.name.endswith(("_BigO", "_RMS")):
+                continue
+            elif old is not None and old[1] in names:
+                continue  # before 1.5 an aggregate is known by its name beside that of its repetitions
             else:
                 _iteration(draft, row, raw)
     _aggregates(draft, aggregates)
@@ -107,11 +117,6 @@ def _context(draft: Draft, context: dict[str, Any]) -> None:
         draft.warn("context: the benchmark library is a debug build")
     if context.get("cpu_scaling_enabled") is True:
         draft.warn("context: CPU frequency scaling was on")
-
-
-def _is_old_aggregate(row: _Row) -> bool:
-    """Versions before 1.5 mark aggregates by the end of their name only, and BigO rows carry no time."""
-    return row.real_time is None and row.name.endswith(("_BigO", "_RMS"))
 
 
 def _iteration(draft: Draft, row: _Row, raw: dict[str, Any]) -> None:

@@ -33,7 +33,17 @@ _OLD_METRICS = {
     "code_size": "code_size",
 }
 _STATUS_OF = {"compile_time": "compile_status"}
-_NOT_METRICS = {"name", "compile_status", "execution_status", "hash", "hash_status", "profile", "info"}
+_NOT_METRICS = {
+    "name",
+    "compile_status",
+    "execution_status",
+    "hash",
+    "hash_status",
+    "profile",
+    "info",
+    "id",
+    "run_id",
+}
 _REVISION = ("llvm_project_revision", "commit", "git_sha", "revision", "run_order")
 
 

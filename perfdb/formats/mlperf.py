@@ -25,6 +25,7 @@ DETAIL_NAME = "mlperf-detail"
 _RATES = {
     "samples per second": ("samples_per_second", "samples/s"),
     "tokens per second": ("tokens_per_second", "tokens/s"),
+    "tokens per second (inferred)": ("tokens_per_second_inferred", "tokens/s"),
     "scheduled samples per second": ("scheduled_samples_per_second", "samples/s"),
     "completed samples per second": ("completed_samples_per_second", "samples/s"),
     "completed tokens per second": ("completed_tokens_per_second", "tokens/s"),
@@ -37,6 +38,7 @@ _DETAIL_RATES = {
     "result_samples_per_second": _RATES["samples per second"],
     "result_tokens_per_second": _RATES["tokens per second"],
     "result_token_throughput": _RATES["tokens per second"],
+    "result_inferred_token_throughput": _RATES["tokens per second (inferred)"],
     "result_scheduled_samples_per_sec": _RATES["scheduled samples per second"],
     "result_completed_samples_per_sec": _RATES["completed samples per second"],
     "result_completed_tokens_per_second": _RATES["completed tokens per second"],

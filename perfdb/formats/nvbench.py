@@ -34,6 +34,14 @@ _TAGS = {
 }
 _NOISE_TAGS = {"gpu_time": "nv/cold/time/gpu/stdev/relative", "cpu_time": "nv/cold/time/cpu/stdev/relative"}
 _SAMPLE_TAGS = {"gpu_time": "nv/cold/sample_size", "cpu_time": "nv/cold/sample_size"}
+_UNIT_BY_HINT = {
+    "duration": "s",
+    "item_rate": "items/s",
+    "byte_rate": "bytes/s",
+    "bytes": "bytes",
+    "frequency": "Hz",
+    "percentage": "ratio",
+}
 _OLD_NAMES = {
     "Average GPU Time (Cold)": "nv/cold/time/gpu/mean",
     "Average CPU Time (Cold)": "nv/cold/time/cpu/mean",
@@ -126,7 +134,24 @@ def _state(draft: Draft, name: str, state: _State, devices: dict[str, str]) -> N
         if tag in values and all(made.name != label for made in metrics):
             with draft.item(tag, name):
                 metrics.append(_with_noise(_figure(label, unit, values[tag]), values))
+    metrics += _own_summaries(draft, name, state.summaries, {made.name for made in metrics})
     draft.add(name, metrics, params=params)
+
+
+def _own_summaries(draft: Draft, name: str, raw: Any, taken: set[str]) -> list[MetricReading]:
+    """What the benchmark itself adds (peak memory, FLOP/s): the hint says the unit, and only a unit a direction."""
+    made: list[MetricReading] = []
+    for each in raw if isinstance(raw, list) else []:
+        tag = each.get("tag") if isinstance(each, dict) else None
+        if not isinstance(tag, str) or tag.startswith("nv/") or tag in taken:
+            continue
+        value = _summaries([each]).get(tag)
+        if value is None:
+            continue
+        with draft.item(tag, name):
+            taken.add(tag)
+            made.append(_figure(tag, _UNIT_BY_HINT.get(str(each.get("hint")), ""), value))
+    return made
 
 
 def _figure(label: str, unit: str, value: Any) -> MetricReading:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from perfdb import units
@@ -53,6 +55,18 @@ def test_a_document_that_breaks_in_a_row_is_rejected_with_its_position() -> None
         read(shared("from-issues/gbench_300_percent.json"))
     assert caught.value.format == "google-benchmark"
     assert caught.value.at == "line 1 column 66"
+
+
+def test_aggregates_of_old_versions_are_known_by_their_names() -> None:
+    rows = [
+        {"name": name, "iterations": 10, "real_time": time, "cpu_time": time, "time_unit": "ns"}
+        for name, time in (("BM_A", 1), ("BM_A", 3), ("BM_A_mean", 2), ("BM_A_stddev", 1), ("BM_geo_mean", 7))
+    ]
+    reading = read(json.dumps({"context": {}, "benchmarks": rows}).encode())
+    assert [(each.name, samples(metric(each, "real_time"))) for each in reading.benchmarks] == [
+        ("BM_A", [1, 3]),
+        ("BM_geo_mean", [7]),
+    ]
 
 
 def test_repetitions_errors_skips_and_unknown_units() -> None:

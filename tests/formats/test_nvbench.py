@@ -28,6 +28,8 @@ def test_numbers_are_strings_and_infinite_noise_is_no_number() -> None:
     gpu = metric(first, "gpu_time")
     assert (gpu.value, gpu.unit, gpu.launches) == (1.25e-05, "s", ((),))
     assert gpu.summary == {"noise_fraction": None, "samples": 1234}
+    peak = metric(first, "peak_memory_usage")
+    assert (peak.value, peak.unit, peak.lower_is_better) == (4096, "bytes", None)
     skipped = benchmark(reading, "copy", Elements=1073741824)
     assert (skipped.status, skipped.reason) == ("skipped", "not enough memory")
     # A state that is there twice is reported, and the first is kept.

@@ -171,11 +171,32 @@ def test_a_document_that_grows_while_read_is_capped(tmp_path: Path) -> None:
     assert caught.value.at == "byte 1000"
 
 
-def test_two_units_of_one_family_in_repeats_are_not_mixed() -> None:
+def test_units_of_one_family_are_converted_and_of_two_refused() -> None:
     rows = [
         {"name": "a", "real_time": 1, "time_unit": "us"},
         {"name": "a", "real_time": 900, "time_unit": "ns"},
     ]
     reading = read(json.dumps({"context": {}, "benchmarks": rows}).encode())
-    assert metric(benchmark(reading, "a"), "real_time").launches == ((1,),)
-    assert "unit changes" in reading.rejected[0].reason
+    made = metric(benchmark(reading, "a"), "real_time")
+    assert (made.launches, made.unit) == (((1, 0.9),), "us")
+    mixed = read(b"BenchmarkA 1 5 ns/op 3 widgets\nBenchmarkA 1 5 ns/op 3 widgets\n")
+    assert metric(benchmark(mixed, "BenchmarkA"), "widgets").launches == ((3, 3),)
+    lines = "\n".join(
+        json.dumps({"avg_latency": 1.0, "latencies": [1.0], "percentiles": {}}) for _ in range(3)
+    )
+    assert len(read(lines.encode()).benchmarks[0].metrics[0].launches) == 3
+
+
+def test_very_many_repeats_of_one_benchmark_stay_linear() -> None:
+    count = 20_000
+    reading = read(b"BenchmarkA 1 5 ns/op\n" * count)
+    assert len(metric(benchmark(reading, "BenchmarkA"), "time").launches[0]) == count
+
+
+def test_numbers_at_the_end_of_the_range_make_no_infinity() -> None:
+    rows = [{"name": "a", "real_time": 1e308, "time_unit": "ns"}] * 2
+    reading = read(json.dumps({"context": {}, "benchmarks": rows}).encode())
+    assert metric(benchmark(reading, "a"), "real_time").value == 1e308
+    runs = [{"values": [1e308, 1.1e308]}, {"values": [1.2e308]}]
+    document = {"benchmarks": [{"metadata": {"name": "b"}, "runs": runs}], "metadata": {}}
+    assert read(json.dumps(document).encode()).rejected[0].reason == "numbers out of range"
