@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perfdb.formats import (
     aiperf,
+    aiperf_records,
     asv,
     bencher,
     benchmarkdotnet,
@@ -52,6 +53,7 @@ FORMATS: dict[str, Format] = {
         sglang.FORMAT,
         aiperf.FORMAT,
         aiperf.GENAI_PERF_FORMAT,
+        aiperf_records.FORMAT,
         torchbench.FORMAT,
         github_action.DATA_JS_FORMAT,
         github_action.CUSTOM_FORMAT,
@@ -77,6 +79,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "nvbench": ("nvbench-json", "nvbench-csv"),
     "mlperf": ("mlperf-summary", "mlperf-detail"),
     "bmf": ("bencher-bmf",),
+    "aiperf": ("aiperf", "aiperf-records"),
     "catch2": ("catch2", "catch2-text"),
     "go": ("go-bench",),
     "pytest": ("pytest-benchmark",),

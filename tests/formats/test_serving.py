@@ -110,6 +110,18 @@ def test_aiperf_metrics_have_units_and_directions() -> None:
     assert run.params == {"phases.profiling.concurrency": 768}
 
 
+def test_aiperf_records_are_samples() -> None:
+    reading = own("aiperf-records.jsonl")
+    (run,) = reading.benchmarks
+    assert samples(metric(run, "request_latency")) == [100.5, 110.5]
+    assert samples(metric(run, "inter_chunk_latency")) == [4.0, 5.0]
+    # A first token after no time at all is impossible; the request's other values count.
+    assert samples(metric(run, "time_to_first_token")) == [20.0]
+    assert reading.rejected[0].at == "line 3 time_to_first_token"
+    assert metric(run, "failure_rate").value == pytest.approx(1 / 3)
+    assert not any("timestamp" in each.name for each in run.metrics)
+
+
 def test_the_identity_of_aiperf_holds_no_run_id() -> None:
     text = shared("aiperf/akamas_c768.excerpt.json").read_text()
     changed = text.replace("c26be6d54a1946ac8d0241708c95f103", "ffff").replace("2026-09-30", "2027-01-01")
