@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,10 @@ def run(args: argparse.Namespace) -> int:
     except FormatError as error:
         _complain(f"perfdb read: {args.file}: {error}")
         return 2
+    except BrokenPipeError:
+        # `perfdb read x | head`: nobody listens any more, and the interpreter must not flush into the pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _one(args: argparse.Namespace) -> int:
@@ -63,7 +68,7 @@ def _one(args: argparse.Namespace) -> int:
         if len(data) > cap:
             raise FormatError(args.format, f"byte {cap}", f"larger than {cap} bytes")
     reading = read(data, args.format, lower_is_better=_DIRECTIONS.get(args.direction), max_bytes=cap)
-    print(_json(reading, indent=2))
+    print(_json(reading, indent=2), flush=True)
     for rejected in reading.rejected:
         _complain(f"perfdb read: {args.file}: {reading.format}: {rejected.at}: rejected: {rejected.reason}")
     return 2 if reading.rejected and not reading.benchmarks else 0

@@ -35,6 +35,7 @@ __all__ = [
     "MetricReading",
     "Reading",
     "Rejection",
+    "declared",
     "detect",
     "read",
 ]
@@ -62,7 +63,7 @@ def read(
         raise FormatError(chosen.name, error.at, error.reason) from None
     except ArithmeticError:
         raise FormatError(chosen.name, "$", "numbers out of range") from None
-    return reading if lower_is_better is None else _declared(reading, lower_is_better=lower_is_better)
+    return reading if lower_is_better is None else declared(reading, lower_is_better=lower_is_better)
 
 
 def detect(source: Source) -> Format:
@@ -92,7 +93,9 @@ def _named(name: str, source: Source) -> Format:
     return next((each for each in candidates if each.sniff(source)), candidates[0])
 
 
-def _declared(reading: Reading, *, lower_is_better: bool) -> Reading:
+def declared(reading: Reading, *, lower_is_better: bool) -> Reading:
+    """The reading with this direction wherever it had none."""
+
     def of(metric: MetricReading) -> MetricReading:
         return replace(metric, lower_is_better=lower_is_better) if metric.lower_is_better is None else metric
 

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfdb.formats import read
+from perfdb.formats import declared, detect, read
 from perfdb.formats.codespeed import FORMAT as CODESPEED
 from perfdb.formats.codespeed import groups
-from perfdb.formats.errors import FormatError, ItemError
+from perfdb.formats.errors import FormatError
 from perfdb.formats.github_action import DATA_JS_FORMAT, entries, entry_reading
 from perfdb.formats.reading import Reading
-from perfdb.formats.source import MAX_BYTES, Source, open_source
+from perfdb.formats.source import MAX_BYTES, open_source
 
 _NOT_RESULTS = ("machine.json", "benchmarks.json")  # of asv
 _MAX_FILES = 200_000
@@ -59,10 +59,12 @@ def history(
         raise FormatError(format, str(root), "an empty folder: no result in it")
     seen: set[str] = set()
     for file in files:
-        for item in _items(file, format, lower_is_better=lower_is_better, max_bytes=max_bytes):
+        for item in _items(file, format, max_bytes):
             if item.reading is not None and item.key in seen:
                 continue
             seen.add(item.key)
+            if item.reading is not None and lower_is_better is not None:
+                item = replace(item, reading=declared(item.reading, lower_is_better=lower_is_better))
             yield item
 
 
@@ -91,29 +93,22 @@ def _one_of_each_trio(names: list[str]) -> list[str]:
     return [name for name in names if name not in extra]
 
 
-def _items(file: Path, format: str, *, lower_is_better: bool | None, max_bytes: int) -> Iterator[HistoryItem]:
-    source = open_source(file, max_bytes=max_bytes)
+def _items(file: Path, format: str, max_bytes: int) -> Iterator[HistoryItem]:
     try:
-        if format in ("auto", DATA_JS_FORMAT.name) and DATA_JS_FORMAT.sniff(source):
-            yield from _data_js(source, file)
-        elif format in ("auto", CODESPEED.name) and CODESPEED.sniff(source):
-            source.format = CODESPEED.name
+        source = open_source(file, max_bytes=max_bytes)
+        name = detect(source).name if format == "auto" else format
+        if name == DATA_JS_FORMAT.name:
+            source.format = name
+            for entry in entries(source):
+                yield _item(f"{file}#{entry.at}", entry_reading(entry))
+        elif name == CODESPEED.name:
+            source.format = name
             for index, reading in enumerate(groups(source)):
                 yield _item(f"{file}#{index}", reading)
         else:
-            yield _item(str(file), read(file, format, lower_is_better=lower_is_better, max_bytes=max_bytes))
+            yield _item(str(file), read(file, name, max_bytes=max_bytes))
     except FormatError as error:
         yield HistoryItem(str(file), _digest(f"{file}\0{error}"), error=error)
-
-
-def _data_js(source: Source, file: Path) -> Iterator[HistoryItem]:
-    source.format = DATA_JS_FORMAT.name
-    for entry in entries(source):
-        try:
-            yield _item(f"{file}#{entry.at}", entry_reading(entry))
-        except ItemError as error:
-            broken = FormatError(DATA_JS_FORMAT.name, entry.at, error.reason)
-            yield HistoryItem(f"{file}#{entry.at}", _digest(str(broken)), error=broken)
 
 
 def _item(origin: str, reading: Reading) -> HistoryItem:

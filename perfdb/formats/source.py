@@ -235,7 +235,18 @@ def open_source(data: bytes | str | os.PathLike[str], *, max_bytes: int = MAX_BY
     path = Path(data)
     if path.is_dir():
         raise FormatError("auto", str(path), "is a folder: name a file in it, or import it with --history")
+    if path.exists() and not path.is_file():
+        return Source(data=_drained(path, max_bytes), max_bytes=max_bytes)
     return Source(path=path, max_bytes=max_bytes)
+
+
+def _drained(path: Path, max_bytes: int) -> bytes:
+    """What a pipe or a device gives, which can be read only once; one byte over the cap tells that it is over."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(max_bytes + 1)
+    except OSError as error:
+        raise FormatError("auto", str(path), error.strerror or "cannot be read") from None
 
 
 @dataclass(frozen=True)

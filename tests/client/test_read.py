@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -79,6 +80,18 @@ def test_a_history_is_one_reading_a_line(capsys: pytest.CaptureFixture[str]) -> 
     assert call(str(INPUTS / "github-action_data.js"), "--history") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [json.loads(line)["format"] for line in lines] == ["github-action-benchmark-data-js"] * 4
+
+
+def test_a_closed_pipe_is_no_traceback() -> None:
+    code = "import argparse, sys; from perfdb.client import read; p = argparse.ArgumentParser();"
+    code += "read.add_parser(p.add_subparsers()); a = p.parse_args(sys.argv[1:]); sys.exit(a.run(a))"
+    command = [sys.executable, "-c", code, "read", str(INPUTS / "wrk.txt")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
 
 
 def test_hostile_names_reach_the_terminal_defused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
+import threading
 import zlib
 from pathlib import Path
 
@@ -154,6 +156,20 @@ def test_an_unknown_format_name_is_refused() -> None:
 def test_aliases_choose_by_content() -> None:
     for name in ("nvbench_new.json", "nvbench_skipped.csv"):
         assert read(INPUTS / name, "nvbench").format == read(INPUTS / name).format
+
+
+def test_a_pipe_is_read_once_and_capped(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for cap, wanted in ((1000, "go-bench"), (10, "larger than")):
+        writer = threading.Thread(target=pipe.write_bytes, args=(b"BenchmarkA 1 1 ns/op\n",))
+        writer.start()
+        try:
+            outcome = read(pipe, max_bytes=cap).format
+        except FormatError as error:
+            outcome = error.reason
+        writer.join()
+        assert wanted in outcome
 
 
 def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
