@@ -48,6 +48,9 @@ END_LAUNCHES_WITHOUT_HISTORY = 2
 DEFAULT_MAX_COST = 600.0  # in launches
 END_DOUBT = 0.03  # while no step at all is likelier than this, the ends are launched
 NAMING = 0.85  # a name this probable is worth launches of its own
+NAMING_SHARE = 0.4
+BUILD_WEIGHT = 0.2  # of a build's cost in planning: what is built serves later probes too, which greed cannot see
+LOT = 0.34
 MINIMUM_HISTORY = 5
 
 
@@ -357,12 +360,13 @@ class Search:
             picks = planning.best_batch(candidates, positions, s, variance, self.launch_cost, k)
         else:
             picks = [self._single(candidates, s, variance)]
-        return [Probe(p.commit, max(1, (p.launches + 1) // 3)) for p in picks if p.bits_per_cost > 0]
+        return [Probe(p.commit, max(1, round(p.launches * LOT))) for p in picks if p.bits_per_cost > 0]
 
     def _ends_in_doubt(self) -> bool:
         """Whether a step between the ends is still disputed: one of either answer would do."""
         assert self._posterior is not None
-        return self._posterior.none > END_DOUBT and self._posterior.one > 1.0 - self.confidence
+        step = self._posterior.one + self._posterior.reversed
+        return self._posterior.none > END_DOUBT and step > 1.0 - self.confidence
 
     def _next_at_ends(self, k: int) -> list[Probe]:
         """The end with fewer launches, or both for more workers; in larger lots the longer it takes."""
@@ -420,7 +424,7 @@ class Search:
 
     def _candidates(self) -> planning.Candidates:
         size = self.n_commits + 1
-        launches, build = np.zeros(size), np.full(size, self.build_cost)
+        launches, build = np.zeros(size), np.full(size, BUILD_WEIGHT * self.build_cost)
         for commit, values in self._raw.items():
             launches[commit] = len(values)
         build[list(self._built)] = 0.0
@@ -554,7 +558,7 @@ class Search:
 
     def _naming_level(self) -> float:
         """Stricter than what is stated, because the noise laws are only assumed; most where no history backs them."""
-        share = 0.4 if self._history.size >= MINIMUM_HISTORY else 0.2
+        share = NAMING_SHARE if self._history.size >= MINIMUM_HISTORY else 0.2
         return 1.0 - (1.0 - self.confidence) * share
 
     def _verified(self, name: _Name) -> bool:

@@ -24,6 +24,7 @@ from perfdb.stats.bisect_likelihood import (
 from perfdb.stats.bisect_posterior import Posterior, Tables, evaluate
 
 ZOOM_PASSES = 4
+SMALLEST_STEP = 0.4  # of the alert's size
 MINIMUM_LOGIT_STEP = 0.8
 
 
@@ -79,7 +80,9 @@ class LevelModel:
         up = 0.85 * _lognormal(difference, 0.9 * size, log_sd) + 0.15 * _lognormal(
             difference, 0.9 * size, wide
         )
-        any_size = _lognormal(np.abs(difference), 0.9 * size, max(0.8, log_sd))
+        up *= _of_size(difference, size)
+        distance = np.abs(difference)
+        any_size = _lognormal(distance, 0.9 * size, max(0.8, log_sd)) * _of_size(distance, size)
         span = float(grid.levels[-1] - grid.levels[0])
         return Tables(
             log_likelihood=log_likelihood(data, self.laws, grid.levels),
@@ -101,6 +104,12 @@ def _fits(old: Zoom, new: Zoom) -> bool:
         if not 0.6 < before / after < 2.2 or abs(moved) > before:
             return False
     return True
+
+
+def _of_size(difference: Floats, size: float) -> Floats:
+    """Smooth cut below 0.4 of the alert's size: a smaller step is not what was alerted, and endless to exclude."""
+    ratio = np.maximum(difference, 1e-9 * size) / (SMALLEST_STEP * size)
+    return 1.0 / (1.0 + ratio**-8.0)
 
 
 def _lognormal(x: Floats, median: float, log_sd: float) -> Floats:

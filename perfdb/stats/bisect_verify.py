@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 
 RANK_LEVEL = 0.05
-FRESH_LOG_ODDS = math.log(6.0)
+FRESH_LOG_ODDS = math.log(2.5)
 FRESH_MINIMUM = 1
 
 
