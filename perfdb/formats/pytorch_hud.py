@@ -62,11 +62,18 @@ class _HudRecord(msgspec.Struct):
     runners: list[Any] | None = None
 
 
+def _is_full(record: Any) -> bool:
+    measured = record.get("metric") if isinstance(record, dict) else None
+    return isinstance(measured, dict) and "benchmark_values" in measured and "benchmark" in record
+
+
 def _sniff(source: Source) -> bool:
     records = source.first_array[:50] or ([source.first_object] if source.first_object else [])
-    if not records or not all(isinstance(each, dict) and each.keys() <= _ALLOWED for each in records):
-        return False
-    return any(each.keys() & _RECORD_KEYS for each in records)
+    if any(_is_full(each) for each in records):
+        return True
+    # Records without a metric are told by the keys around it, and then rejected one by one.
+    known = all(isinstance(each, dict) and each.keys() <= _ALLOWED for each in records)
+    return bool(records) and known and any(each.keys() & _RECORD_KEYS for each in records)
 
 
 _ALLOWED = _RECORD_KEYS | {

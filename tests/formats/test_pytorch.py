@@ -61,6 +61,11 @@ def test_records_without_a_metric_are_rejected() -> None:
     assert all("without benchmark and metric" in each.reason for each in reading.rejected)
 
 
+def test_keys_of_a_later_schema_are_no_obstacle() -> None:
+    record = json.loads(shared("pytorch-hud-v3/add_loop_eager.json").read_text())[0] | {"new_key": 1}
+    assert read(json.dumps([record]).encode()).format == "pytorch-hud-v3"
+
+
 def test_a_full_record() -> None:
     reading = own("pytorch-hud_full.json")
     llama = benchmark(reading, "gpt-fast/llama")
