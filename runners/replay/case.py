@@ -147,13 +147,14 @@ def _delays(records: Sequence[Record]) -> list[float]:
 def _sent_line(records: Sequence[Record]) -> str:
     """How the load went out and what came back. It goes to the log: the trace's summary is of the workload
     alone, and is stored once for all runs that sent it."""
-    duration_s = metrics.duration_s(records)
+    span_s = max(record.planned.at_s for record in records)
     answered = sum(record.outcome is Outcome.OK for record in records)
     delays_ms = [f"{1e3 * (metrics.percentile(_delays(records), 0, q) or 0.0):.2f}" for q in (0.5, 0.99, 1.0)]
     outcomes = Counter(record.outcome.value for record in records)
     return (
-        f"replay: {len(records)} requests offered at {len(records) / duration_s:.2f} req/s, answered at"
-        f" {answered / duration_s:.2f} req/s ({', '.join(f'{n} {name}' for name, n in outcomes.items())});"
+        f"replay: {len(records)} requests due within {span_s:.2f} s, answered at"
+        f" {answered / metrics.duration_s(records):.2f} req/s"
+        f" ({', '.join(f'{count} {name}' for name, count in outcomes.items())});"
         f" dispatch delay {delays_ms[0]} ms at the median, p99 {delays_ms[1]} ms, most {delays_ms[2]} ms"
     )
 

@@ -110,7 +110,7 @@ def test_a_good_server(tmp_path: Path) -> None:
     assert result.correctness is not None
     assert result.correctness["output_sha256"]
     assert "stub: good" in result.log
-    assert "8 requests offered" in result.log
+    assert "8 requests due within 0.07 s" in result.log
     assert {len(values) for values in (result.requests or {}).values()} == {8}
 
 
