@@ -201,6 +201,10 @@ class Search:
             self._cost += self.launch_cost * len(values)
         self._update()
 
+    def launches_of(self, commit: int) -> tuple[float, ...]:
+        """The launches observed at ``commit``, one number each, as they came."""
+        return tuple(self._raw.get(commit, ()))
+
     def _update(self) -> None:
         self._posterior = None
         if self._ends_done() and self._ends is not None and self._ends[0] < self._ends[1]:
