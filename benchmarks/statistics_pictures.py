@@ -23,7 +23,7 @@ from perfdb.stats.effect import measure, measure_with_noise
 from perfdb.stats.rates import share_interval
 
 COLOURS = ("#3366aa", "#cc6633", "#33884d", "#8855aa", "#777777")
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 320, 64, 150, 28, 46
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 320, 64, 176, 28, 46
 
 
 @dataclass
