@@ -116,7 +116,7 @@ def _mismatched(pools: dict[str, worlds.Floats]) -> list[Scenario]:
     return [
         Scenario(
             f"H200 {name} 2% wrong history",
-            single(0, noise=worlds.resampled(pools[name]), step=0.02, history_noise=quiet),
+            worlds.single(0, noise=worlds.resampled(pools[name]), step=0.02, history_noise=quiet),
             Target(wrong=0.03),
             max_cost=250,
         )

@@ -50,7 +50,8 @@ END_DOUBT = 0.03  # while no step at all is likelier than this, the ends are lau
 NAMING = 0.85  # a name this probable is worth launches of its own
 NAMING_SHARE = 0.4
 BUILD_WEIGHT = 0.2  # of a build's cost in planning: what is built serves later probes too, which greed cannot see
-LOT = 0.34
+LOT = 0.34  # share of the best batch that is launched before deciding again
+SEVERAL_DOUBT = 0.1  # more than this speaks against a single culprit
 MINIMUM_HISTORY = 5
 
 
@@ -325,6 +326,9 @@ class Search:
             return []
         if self._posterior is None:
             return self._next_ends(k)
+        several = self._posterior.several
+        if several > SEVERAL_DOUBT and several < self.confidence:
+            return self._next_informative(k)
         wide = self._unsplit_wide_gap() if self._names() else None
         if wide is not None:
             return [Probe(wide, 1)]
@@ -350,6 +354,10 @@ class Search:
 
     def _next_informative(self, k: int) -> list[Probe]:
         assert self._posterior is not None and self._data is not None
+        if self._posterior.several > 0.5:
+            split = self._next_of_several()
+            if split is not None:
+                return [split]
         if self._ends_in_doubt():
             return self._next_at_ends(k)
         if self._posterior.one <= 1.0 - self.confidence:
@@ -365,6 +373,24 @@ class Search:
         else:
             picks = [self._single(candidates, s, variance)]
         return [Probe(p.commit, max(1, round(p.launches * LOT))) for p in picks if p.bits_per_cost > 0]
+
+    def _next_of_several(self) -> Probe | None:
+        """Split the widest gap that holds a rise, or launch beside a gap of which that is not sure."""
+        posterior, data = self._posterior, self._data
+        assert posterior is not None and data is not None
+        commits, rises = data.commits.tolist(), np.diff(posterior.several_levels)
+        noise = posterior.zoom.noise_sd
+        sure = [j for j in range(rises.size) if posterior.several_gaps[j] >= NAMING and rises[j] > 0]
+        for j in sorted(sure, key=lambda j: commits[j] - commits[j + 1]):
+            testable = self._testable(commits[j], commits[j + 1])
+            if testable:
+                lot = math.ceil(2.0 * (noise / rises[j]) ** 2)
+                return Probe(testable[len(testable) // 2], min(max(lot, 1), 8))
+        unsure = [j for j in range(rises.size) if 1.0 - NAMING < posterior.several_gaps[j] < NAMING]
+        if not unsure:
+            return None
+        sides = {side for j in unsure for side in (j, j + 1)}
+        return Probe(commits[min(sides, key=lambda j: (data.counts[j], j))], 1)
 
     def _ends_in_doubt(self) -> bool:
         """Whether a step between the ends is still disputed: one of either answer would do."""
@@ -547,6 +573,8 @@ class Search:
             return self._no_step(posterior)
         if posterior.several >= self.confidence:
             return self._several(posterior)
+        if posterior.several > SEVERAL_DOUBT:
+            return None
         names = self._names()
         if len(names) != 1 or self._unsplit_wide_gap() is not None:
             return None
