@@ -131,16 +131,18 @@ REFERENCES = {
 
 
 def profile_one(name: str, *, calls: int) -> None:
-    """Call the case `calls` times between profiler marks, for Nsight Compute's eyes."""
+    """Call the case `calls` times between profiler marks, on inputs of their own, for Nsight Compute's eyes.
+
+    Outputs are kept, so that each call writes to other memory, as in the runner's graph.
+    """
     op, params = CASES[name]
-    made = [globals()[f"inputs_{op}"](seed=i, device="cuda", **params) for i in range(4)]
+    made = [globals()[f"inputs_{op}"](seed=i, device="cuda", **params) for i in range(calls)]
     function = globals()[op]
-    for args in made:
-        function(*args)
+    kept = [function(*args) for args in made[:3]]
     torch.cuda.synchronize()
     torch.cuda.profiler.start()
     for i in range(calls):
-        function(*made[i % len(made)])
+        kept.append(function(*made[i]))
     torch.cuda.synchronize()
     torch.cuda.profiler.stop()
 

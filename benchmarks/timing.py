@@ -47,7 +47,13 @@ def case_specs(names: list[str]) -> tuple[CaseSpec, ...]:
 
 def launch(names: list[str], *, seed: int, budget_s: float) -> dict[str, Any]:
     request = LaunchRequest(
-        f"timing-{seed}", str(ROOT), case_specs(names), seed=seed, device="cuda", budget_s=budget_s
+        f"timing-{seed}",
+        str(ROOT),
+        case_specs(names),
+        seed=seed,
+        device="cuda",
+        budget_s=budget_s,
+        sentinel=False,
     )
     environment = dict(os.environ) | {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run(
@@ -64,25 +70,26 @@ def launch(names: list[str], *, seed: int, budget_s: float) -> dict[str, Any]:
     return result
 
 
-def measure(out: Path, *, launches: int, few: int, seconds: float, budget_s: float) -> None:
-    """Every case in the first `few` launches, the planted ones and their bases in all."""
+def measure(out: Path, *, launches: int, few: int, seconds: float, budget_s: float, names: list[str]) -> None:
+    """`names` in every launch; without names every case in the first `few`, the planted ones and bases in all."""
     from benchmarks.gpu_cases import CASES
 
+    everything = names or list(CASES)
+    always = names or list(CASES)[:ALWAYS]
     begun = time.monotonic()
     taken: list[dict[str, Any]] = []
     record: dict[str, Any] = {"command": sys.argv, "budget_s": budget_s, "launches": taken}
     for index in range(launches):
         if time.monotonic() - begun > seconds:
             break
-        names = list(CASES) if index < few else list(CASES)[:ALWAYS]
+        chosen = everything if index < few else always
         started = time.monotonic()
-        result = launch(names, seed=index, budget_s=budget_s)
+        result = launch(chosen, seed=index, budget_s=budget_s)
         record.setdefault("environment", result["environment"])
         taken.append(
             {
-                "order": [names[position] for position in result["order"]],
+                "order": [chosen[position] for position in result["order"]],
                 "seconds": time.monotonic() - started,
-                "sentinel": result["health"]["sentinel"],
                 "violations": result["health"]["violations"],
                 "events": result["health"]["during"].get("event_reasons"),
                 "cases": {run["benchmark"]: _compact(run) for run in result["runs"]},
@@ -106,12 +113,16 @@ def _compact(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def profile(out: Path, *, ncu: str, calls: int, names: list[str]) -> None:
-    """Microseconds of one call of each case by Nsight Compute, clocks as they are and caches emptied."""
+    """Microseconds of one call of each case by Nsight Compute, clocks as they are.
+
+    Caches are left alone: as in the runner's graph, each call finds its own inputs cold, and the L2 full of
+    what the call before it wrote. Emptying it would spare the call the write-back of those lines.
+    """
     found: dict[str, list[float]] = {}
     for name in names:
         done = subprocess.run(
             [
-                *(ncu, "--clock-control", "none", "--cache-control", "all", "--profile-from-start", "off"),
+                *(ncu, "--clock-control", "none", "--cache-control", "none", "--profile-from-start", "off"),
                 *("--metrics", "gpu__time_duration.sum", "--csv", "--print-units", "base"),
                 *(sys.executable, "-m", "benchmarks.gpu_cases", str(calls), name),
             ],
@@ -235,6 +246,7 @@ def main() -> None:
     one.add_argument("--few", type=int, default=12)
     one.add_argument("--seconds", type=float, default=400)
     one.add_argument("--budget", type=float, default=0.6)
+    one.add_argument("cases", nargs="*")
     two = commands.add_parser("profile")
     two.add_argument("--out", type=Path, required=True)
     two.add_argument("--ncu", default="ncu")
@@ -251,6 +263,7 @@ def main() -> None:
             few=chosen.few,
             seconds=chosen.seconds,
             budget_s=chosen.budget,
+            names=chosen.cases,
         )
     elif chosen.command == "profile":
         from benchmarks.gpu_cases import CASES

@@ -55,7 +55,9 @@ def main(arguments: list[str]) -> int:
         importlib.import_module(f".{TIER_MODULES[tier]}", __package__)
     if request["device"] == "cuda" and request["project"]:
         importlib.import_module(".cuda_timing", __package__)
-    if request["device"] == "cuda" and any(case.tier == "micro" for _, case in cases):
+    if request["device"] == "cuda" and any(
+        case.tier == "micro" and "work" in case.options for _, case in cases
+    ):
         ceilings = importlib.import_module(".ceilings", __package__).measured()
         sender.send({"ceilings": ceilings.as_wire()})
     seal = Seal(str(__package__))

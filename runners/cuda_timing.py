@@ -34,8 +34,10 @@ WARM_MAX_SHARE = 0.5
 WARM_WINDOW = 8
 SETTLED_TIME = 0.003
 SETTLED_CLOCK = 0.003
-REFRESH_AFTER = frozenset({10, 30})
+REFRESH_AFTER = 10
 REFRESH_SEED = 2_000_003
+# The device rests meanwhile and a power-capped clock rises: it is loaded again before more samples count.
+REWARM_S = 0.15
 # A blocking kernel spins while the host queues a sample, so that the device never waits inside the events:
 # about 0.15 ms, and twice the host time of the sampler's own calls.
 BLOCK_CYCLES = 300_000
@@ -234,8 +236,11 @@ def time_on_cuda(
         for duration, mhz in bench.take(sampler, SYNC_EVERY):
             samples.append(duration)
             clocks.append(mhz)
-        if len(samples) in REFRESH_AFTER and judge.subject.reference is not None:
-            refreshing_s += _refresh(judge, slots, seed=REFRESH_SEED + len(samples))
+        if len(samples) == REFRESH_AFTER and judge.subject.reference is not None:
+            started = perf_counter()
+            _refresh(judge, slots, seed=REFRESH_SEED)
+            _load(bench, sampler, seconds=min(REWARM_S, budget_s / 8))
+            refreshing_s += perf_counter() - started
     bench.release()
     if len(slots) < GRAPH_SLOTS:
         notes.append(f"only {len(slots)} sets of inputs fit into memory")
@@ -324,16 +329,20 @@ def _warm(bench: Bench, sampler: Sampler, *, budget_s: float) -> None:
         previous = (time_s, mhz)
 
 
-def _refresh(judge: Judge, slots: Sequence[Slot], *, seed: int) -> float:
-    """New contents in the memory of one slot, verified; seconds that it took (no part of the budget)."""
-    start = perf_counter()
+def _load(bench: Bench, sampler: Sampler, *, seconds: float) -> None:
+    """Samples that do not count, for so long."""
+    end = perf_counter() + seconds
+    while perf_counter() < end:
+        bench.take(sampler, WARM_WINDOW)
+
+
+def _refresh(judge: Judge, slots: Sequence[Slot], *, seed: int) -> None:
+    """New contents in the memory of one slot, verified."""
     slot = slots[seed % len(slots)]
     judge.subject.refill(slot, seed)
     judge.examine(slot)
     if judge.subject.mutates:
         overwrite((slot.args, slot.kwargs), slot.pristine)
-    torch.cuda.synchronize()
-    return perf_counter() - start
 
 
 def _poison(outputs: Sequence[tuple[Slot, Any]], slots: Sequence[Slot]) -> None:

@@ -236,6 +236,8 @@ class _Bench:
 
     def faster_than_possible(self) -> str | None:
         """Why the time cannot be true, when the work it declares is beyond the machine; else None."""
+        if not self.work:
+            return None
         fastest = min(self.timing.samples_s)
         if self.context.device == "cuda":
             # What a replay wrote last may still lie in the L2 when it ends.
