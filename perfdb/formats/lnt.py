@@ -116,6 +116,8 @@ def _test(draft: Draft, name: str, test: dict[str, Any]) -> None:
     for key, raw in test.items():
         if key in _NOT_METRICS or raw is None or isinstance(raw, (dict, str)):
             continue
+        if key == "compile_time" and all(value == 0 for value in _list(raw)):
+            continue  # written where nothing was compiled
         with draft.item(f"{name}.{key}", name):
             statuses = test.get(_STATUS_OF.get(key, "execution_status"))
             made = _metric(key, raw, statuses)
@@ -151,10 +153,7 @@ def _metric(key: str, raw: Any, statuses: Any) -> MetricReading:
             samples.append(number)
         else:
             flagged.append(Flagged(number, f"status {shown(code)}"))
-    # A compile or run below the timer's resolution is written as 0.
-    return metric(
-        label, unit, lower_is_better=lower, launches=[samples], flagged=tuple(flagged), zero_allowed=True
-    )
+    return metric(label, unit, lower_is_better=lower, launches=[samples], flagged=tuple(flagged))
 
 
 def _old(draft: Draft, source: Source, document: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from perfdb.formats.reading import MetricReading
 _LATENCY = re.compile(r"^(mean|median|std|min|max|p\d+(?:\.\d+)?)_(\w+)_ms$")
 _STATISTICS = {"p99.9": "p999", "p50": "median"}
 
-# Key in the file, metric and unit. Zero or null in these means "not measured".
+# Key in the file, which is the metric's name too, and unit. Null means "not measured".
 RATES = {
     "request_throughput": "requests/s",
     "request_goodput": "requests/s",
@@ -23,6 +23,17 @@ RATES = {
     "max_output_tokens_per_s": "tokens/s",
     "rtfx": "",
 }
+
+# Written as 0 by every run that does not measure it; a goodput of 0 is a result, and the worst one.
+_ZERO_IS_NOTHING = ("rtfx", "max_output_tokens_per_s")
+
+
+def run_metrics(draft: Draft, at: str, record: dict[str, Any], failed: Any) -> list[MetricReading]:
+    """All metrics of a run; of one in which no request completed, the failure rate only."""
+    made: list[MetricReading] = []
+    if record.get("completed") != 0:
+        made += [*latency_metrics(draft, at, record), *rate_metrics(draft, at, record)]
+    return made + draft.metrics(at, lambda: failure_rate(record.get("completed"), failed))
 
 
 def latency_metrics(draft: Draft, at: str, record: dict[str, Any]) -> list[MetricReading]:
@@ -53,11 +64,11 @@ def latency_metrics(draft: Draft, at: str, record: dict[str, Any]) -> list[Metri
 
 
 def rate_metrics(draft: Draft, at: str, record: dict[str, Any]) -> list[MetricReading]:
-    """Throughputs. They count completed requests only; 0 and null are "not measured" and make no series."""
+    """Throughputs. They count completed requests only; what was not measured makes no series."""
     made: list[MetricReading] = []
     for key, unit in RATES.items():
         value = record.get(key)
-        if value is None or (value == 0 and not isinstance(value, bool)):
+        if value is None or (value == 0 and key in _ZERO_IS_NOTHING and not isinstance(value, bool)):
             continue
         with draft.item(at):
             made.append(

@@ -13,7 +13,7 @@ from perfdb.formats.draft import Draft, shown
 from perfdb.formats.errors import FormatError, ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import Params, Reading
-from perfdb.formats.serving import failed_note, failure_rate, latency_metrics, rate_metrics
+from perfdb.formats.serving import failed_note, run_metrics
 from perfdb.formats.source import Source
 
 NAME = "sglang"
@@ -54,13 +54,12 @@ def _run(draft: Draft, at: str, run: dict[str, Any]) -> None:
     params: Params = {key: run[key] for key in _PARAMS if isinstance(run.get(key), (str, int, float))}
     params |= _environment(draft, run.get("server_info"))
     completed, failed = run["completed"], _failed(run)
-    metrics = [*latency_metrics(draft, at, run), *rate_metrics(draft, at, run)]
-    metrics += draft.metrics(at, lambda: failure_rate(completed, failed))
+    metrics = run_metrics(draft, at, run, failed)
     status, reason = ("error", "no request completed") if completed == 0 else ("ok", "")
     dataset = run.get("dataset_name")
     draft.add(
         f"bench_serving/{dataset}" if isinstance(dataset, str) and dataset else "bench_serving",
-        [] if status == "error" else metrics,
+        metrics,
         params=params,
         status=status,
         reason=reason,

@@ -13,7 +13,7 @@ from perfdb.formats.draft import Draft, finite, metric, shown
 from perfdb.formats.errors import FormatError, ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import MetricReading, Params, Reading
-from perfdb.formats.serving import failed_note, failure_rate, latency_metrics, positive_samples, rate_metrics
+from perfdb.formats.serving import failed_note, positive_samples, run_metrics
 from perfdb.formats.source import Source
 
 NAME = "vllm"
@@ -85,14 +85,13 @@ def _serve(draft: Draft, at: str, record: dict[str, Any]) -> None:
     completed, failed = record.get("completed"), record.get("failed")
     if failed is None and isinstance(completed, int) and isinstance(record.get("num_prompts"), int):
         failed = record["num_prompts"] - completed  # versions before 2025 do not write it
-    metrics = [*_with_samples(latency_metrics(draft, at, record), record), *rate_metrics(draft, at, record)]
-    metrics += draft.metrics(at, lambda: failure_rate(completed, failed))
+    metrics = _with_samples(run_metrics(draft, at, record, failed), record)
     status, reason = ("error", "no request completed") if completed == 0 else ("ok", "")
     date = record.get("date")
     draft.started_at = draft.started_at or (date if isinstance(date, str) else None)
     draft.add(
         "serve",
-        [] if status == "error" else metrics,
+        metrics,
         params=_params(record),
         status=status,
         reason=reason,

@@ -45,6 +45,22 @@ def test_impossible_latencies_are_rejected() -> None:
     assert metric(run, "failure_rate").value == 0.25
 
 
+def test_a_goodput_of_zero_is_the_worst_result_and_kept() -> None:
+    text = shared("vllm/tsho_tpu_short_rate2_failed1.json").read_text()
+    (run,) = read(text.replace('"request_goodput": null', '"request_goodput": 0.0').encode()).benchmarks
+    goodput = metric(run, "request_goodput")
+    assert (goodput.value, goodput.lower_is_better) == (0.0, False)
+
+
+def test_a_run_in_which_everything_failed_has_only_its_failure_rate() -> None:
+    document = json.loads((INPUTS / "vllm_detailed.json").read_text()) | {"completed": 0, "failed": 4}
+    reading = read(json.dumps(document).encode())
+    (run,) = reading.benchmarks
+    assert run.status == "error"
+    assert [(each.name, each.value) for each in run.metrics] == [("failure_rate", 1.0)]
+    assert reading.rejected == ()
+
+
 def test_runs_appended_to_one_file_are_launches() -> None:
     line = shared("vllm/tsho_tpu_short_rate2_failed1.json").read_text().strip()
     (run,) = read(f"{line}\n{line.replace('134.40', '140.40')}\n".encode()).benchmarks

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from perfdb.formats import FormatError, read
@@ -106,6 +108,14 @@ def test_lnt_old_names() -> None:
     assert benchmark(reading, "SingleSource/Bar").status == "error"
     assert reading.commit is not None
     assert reading.commit.id == "154331"
+
+
+def test_lnt_zero_times_are_no_times() -> None:
+    tests = [{"name": "a", "compile_time": 0.0, "execution_time": 2.0}, {"name": "b", "execution_time": 0.0}]
+    reading = read(json.dumps({"machine": {"name": "m"}, "run": {}, "tests": tests}).encode())
+    assert [each.name for each in benchmark(reading, "a").metrics] == ["execution_time"]
+    assert benchmark(reading, "b").status == "invalid"
+    assert reading.rejected[0].reason == "0.0 s is no possible duration"
 
 
 def test_lnt_format_5() -> None:
