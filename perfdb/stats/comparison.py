@@ -14,12 +14,20 @@ from perfdb.stats.launches import Launches, Side, read_side, tick
 from perfdb.stats.noise import Noise, as_noise
 from perfdb.stats.policy import Metric, Policy
 from perfdb.stats.ranks import Floats, mann_whitney_p
+from perfdb.stats.rates import Count, share_interval
 from perfdb.stats.tails import TailBounds, tail_bounds
 from perfdb.stats.units import Family, conversion, family
 from perfdb.stats.verdict import Outcome, Verdict
 
 TIMER_TICK_IN_SERIES = 1.0 / math.sqrt(12.0)
 """Standard deviation of a value rounded to one tick."""
+
+_CLOCK_POWER: dict[Family | None, int] = {
+    Family.TIME: 1,
+    Family.RATE: -1,
+    Family.BYTE_RATE: -1,
+    Family.FLOP_RATE: -1,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +67,8 @@ def compare(
 
     base, head: launches (processes), each a sequence of raw samples; a bare number is a launch of one sample.
     noise: scatter of the series' history (`calibrate(history).noise`) or its relative deviation as a number.
-    *_mhz: SM clock of each launch; a gap in time that is none in cycles is a clock effect, not a regression.
+    *_mhz: SM clock of each launch; a gap in time that is none in cycles is a clock effect, not a regression. Used for
+        times and rates per second, no other metric moves with the clock.
     *_failures: failed requests of each launch; they rank as +infinity in a median or a percentile.
     *_workers: worker of each launch; where no worker measured both sides, machines are compared too.
     *_unit: unit of the samples where it is not the metric's; converted inside a family.
@@ -76,8 +85,9 @@ def compare(
     resolution = tick(left, right) if family(metric.unit) is Family.TIME else 0.0
     question = _Question(metric, policy, as_noise(noise), same_worker, resolution)
     verdict = _compare_values(left, right, question)
-    if base_mhz is not None and head_mhz is not None:
-        clocks = _clock_values("base", left, base_mhz), _clock_values("head", right, head_mhz)
+    turns = _CLOCK_POWER.get(family(metric.unit))
+    if base_mhz is not None and head_mhz is not None and turns is not None:
+        clocks = _clock_values("base", left, base_mhz, turns), _clock_values("head", right, head_mhz, turns)
         verdict = _with_clock(verdict, left, right, clocks, question)
     if not same_worker and (question.noise is None or question.noise.between_workers is None):
         verdict = _undecided(
@@ -195,7 +205,8 @@ def _with_clock(
     verdict: Verdict, left: Side, right: Side, clocks: tuple[Floats, Floats], question: _Question
 ) -> Verdict:
     """Compare in cycles too. Time decides; cycles take a verdict away, or give one that clock noise hides."""
-    in_cycles = replace(question, metric=replace(question.metric, unit="cycles"), resolution=0.0)
+    unit = "cycles" if family(question.metric.unit) is Family.TIME else f"{question.metric.unit} per MHz"
+    in_cycles = replace(question, metric=replace(question.metric, unit=unit), resolution=0.0)
     if question.policy.absolute_floor is not None:  # given in time: no measure for cycles
         in_cycles = replace(in_cycles, policy=replace(question.policy, absolute_floor=None))
     cycles = _compare_values(replace(left, values=clocks[0]), replace(right, values=clocks[1]), in_cycles)
@@ -229,7 +240,7 @@ def _with_tails(verdict: Verdict, left: Side, right: Side, question: _Question) 
     base_tail, head_tail = (_tail(side, statistic.quantile, question.policy) for side in (left, right))
     verdict = replace(verdict, base_tail=base_tail, head_tail=head_tail)
     short = [(side.name, tail) for side, tail in ((left, base_tail), (right, head_tail)) if not tail.enough]
-    if not short:
+    if not short or (verdict.outcome.is_change and (_surely_failed(base_tail) or _surely_failed(head_tail))):
         return verdict
     name, tail = min(short, key=lambda pair: pair[1].requests)
     note = f"{tail.requests} samples of {name} are too few for a {statistic} claim: {tail.needed} are needed"
@@ -242,6 +253,14 @@ def _with_tails(verdict: Verdict, left: Side, right: Side, question: _Question) 
 
 def _tail(side: Side, quantile: float, policy: Policy) -> TailBounds:
     return tail_bounds(side.samples, quantile, failures=sum(side.failures), confidence=policy.confidence)
+
+
+def _surely_failed(tail: TailBounds) -> bool:
+    """Few requests suffice to show a percentile that is a failure: the failed share is beyond the tail for sure."""
+    return (
+        share_interval(Count(tail.failures, tail.requests), confidence=tail.confidence)[0]
+        > 1.0 - tail.quantile
+    )
 
 
 def _undecided(verdict: Verdict, why: str) -> Verdict:
@@ -288,14 +307,15 @@ def _same_worker(
     return bool(set(base_workers) & set(head_workers))
 
 
-def _clock_values(name: str, side: Side, mhz: Sequence[float] | Floats) -> Floats:
+def _clock_values(name: str, side: Side, mhz: Sequence[float] | Floats, turns: int) -> Floats:
+    """Values in cycles: a time times the clock, a rate per second over it."""
     clocks = np.asarray(mhz, dtype=np.float64)
     if clocks.shape != side.values.shape:
         raise ValueError(f"{name}: {clocks.size} clock readings for {side.launches} launches")
     wrong = np.flatnonzero(~(np.isfinite(clocks) & (clocks > 0.0)))
     if len(wrong):
         raise ValueError(f"{name} launch {wrong[0] + 1}: {clocks[wrong[0]]} MHz is no clock")
-    return np.asarray(side.values * clocks)
+    return np.asarray(side.values * clocks**turns)
 
 
 def _constant(side: Side) -> bool:

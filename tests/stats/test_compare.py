@@ -247,6 +247,15 @@ class TestClock:
         verdict = compare(base, head, base_mhz=[1980] * 8, head_mhz=[1700] * 8)
         assert verdict.outcome is Outcome.SAME
 
+    def test_a_rate_falls_with_the_clock_and_bytes_do_not(self) -> None:
+        base, head = launches(5, 1980.0, seed=1, spread=0.001), launches(5, 1500.0, seed=2, spread=0.001)
+        clocks = {"base_mhz": [1980.0] * 5, "head_mhz": [1500.0] * 5}
+        assert compare(base, head, metric=THROUGHPUT).outcome is Outcome.REGRESSED
+        verdict = compare(base, head, metric=THROUGHPUT, **clocks)
+        assert (verdict.outcome, verdict.clock_effect) == (Outcome.SAME, True)
+        memory = compare(base, head, metric=Metric(unit="B"), **clocks)
+        assert (memory.outcome, memory.cycles) == (Outcome.IMPROVED, None)
+
     @pytest.mark.parametrize("mhz", [[1980.0], [1980.0, 0.0], [1980.0, math.nan]])
     def test_impossible_clocks_are_refused(self, mhz: list[float]) -> None:
         with pytest.raises(ValueError, match="clock"):

@@ -75,3 +75,9 @@ def test_one_failed_launch_of_three_decides_nothing() -> None:
 def test_fewer_failures_are_an_improvement() -> None:
     verdict = compare([[1.0]] * 3, [[1.0]] * 3, metric=MEDIAN, base_failures=[9, 9, 9])
     assert verdict.outcome is Outcome.IMPROVED
+
+
+def test_few_requests_show_a_tail_of_failures() -> None:
+    base, head = requests(100, seed=1, count=20), requests(100, seed=2, count=20)
+    assert compare(base, head, metric=P99, head_failures=[10] * 6).outcome is Outcome.REGRESSED
+    assert compare(base, head, metric=P99, head_failures=[1, 0, 0, 0, 0, 0]).outcome is Outcome.INCONCLUSIVE
