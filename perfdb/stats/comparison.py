@@ -15,7 +15,7 @@ from perfdb.stats.noise import Noise, as_noise
 from perfdb.stats.policy import Metric, Policy
 from perfdb.stats.ranks import Floats, mann_whitney_p
 from perfdb.stats.rates import Count, share_interval
-from perfdb.stats.tails import TailBounds, tail_bounds
+from perfdb.stats.tails import TailBounds, requests_needed, tail_bounds
 from perfdb.stats.units import Family, conversion, family
 from perfdb.stats.verdict import Outcome, Verdict
 
@@ -58,6 +58,8 @@ def compare(
     head_mhz: Sequence[float] | Floats | None = None,
     base_failures: Sequence[int] | None = None,
     head_failures: Sequence[int] | None = None,
+    base_requests: Sequence[int] | None = None,
+    head_requests: Sequence[int] | None = None,
     base_workers: Sequence[str] | None = None,
     head_workers: Sequence[str] | None = None,
     base_unit: str | None = None,
@@ -70,6 +72,8 @@ def compare(
     *_mhz: SM clock of each launch; a gap in time that is none in cycles is a clock effect, not a regression. Used for
         times and rates per second, no other metric moves with the clock.
     *_failures: failed requests of each launch; they rank as +infinity in a median or a percentile.
+    *_requests: of a tail metric whose launches come as one value each, already the percentile: how many requests are
+        behind each; without them whether they carry the claim is not checked.
     *_workers: worker of each launch; where no worker measured both sides, machines are compared too.
     *_unit: unit of the samples where it is not the metric's; converted inside a family.
 
@@ -93,6 +97,8 @@ def compare(
         verdict = _undecided(
             verdict, "no worker measured both sides, and how far these workers differ is unknown"
         )
+    if metric.statistic.quantile is not None and _summarised(left) and _summarised(right):
+        return _with_requests(verdict, base_requests, head_requests, question)
     return _with_tails(verdict, left, right, question)
 
 
@@ -249,6 +255,28 @@ def _with_tails(verdict: Verdict, left: Side, right: Side, question: _Question) 
     return replace(
         verdict, launches_needed=max(verdict.launches_needed or 0, math.ceil(tail.needed / per_launch))
     )
+
+
+def _with_requests(
+    verdict: Verdict, base: Sequence[int] | None, head: Sequence[int] | None, question: _Question
+) -> Verdict:
+    """Refuse a claim of percentiles, one for each launch, that too few requests are behind."""
+    statistic = question.metric.statistic
+    if base is None or head is None or statistic.quantile is None or question.metric.deterministic:
+        return verdict
+    needed = requests_needed(statistic.quantile, confidence=question.policy.confidence)
+    name, total = min(("base", sum(base)), ("head", sum(head)), key=lambda pair: pair[1])
+    if total >= needed:
+        return verdict
+    note = f"{total} requests of {name} are too few for a {statistic} claim: {needed} are needed"
+    per_launch = max(1, total // max(1, min(len(base), len(head))))
+    launches = max(verdict.launches_needed or 0, math.ceil(needed / per_launch))
+    return replace(_undecided(verdict, note), launches_needed=launches)
+
+
+def _summarised(side: Side) -> bool:
+    """At most one value a launch: it is the launch's percentile already, no sample of requests."""
+    return len(side.samples) <= side.launches
 
 
 def _tail(side: Side, quantile: float, policy: Policy) -> TailBounds:

@@ -81,3 +81,15 @@ def test_few_requests_show_a_tail_of_failures() -> None:
     base, head = requests(100, seed=1, count=20), requests(100, seed=2, count=20)
     assert compare(base, head, metric=P99, head_failures=[10] * 6).outcome is Outcome.REGRESSED
     assert compare(base, head, metric=P99, head_failures=[1, 0, 0, 0, 0, 0]).outcome is Outcome.INCONCLUSIVE
+
+
+def test_one_percentile_a_launch_is_compared_like_any_launch_value() -> None:
+    rng = np.random.default_rng(8)
+    base, head = 100 * np.exp(rng.normal(0, 0.01, 6)), 130 * np.exp(rng.normal(0, 0.01, 6))
+    assert compare(base, head, metric=P99).outcome is Outcome.REGRESSED
+    many = compare(base, head, metric=P99, base_requests=[100] * 6, head_requests=[100] * 6)
+    assert many.outcome is Outcome.REGRESSED
+    few = compare(base, head, metric=P99, base_requests=[100] * 6, head_requests=[10] * 6)
+    assert few.outcome is Outcome.INCONCLUSIVE
+    assert "60 requests of head are too few for a p99 claim: 299 are needed" in few.reasons[-1]
+    assert few.launches_needed == 30
