@@ -56,6 +56,9 @@ def run_case(case: CaseSpec, context: Context) -> RunResult:
     result = replace(result, trace_summary=summary.to_dict())
     with asyncio.Runner() as runner:
         result = runner.run(_run(case, context, options, planned, result))
+    # In a measuring child the case's log is what it wrote, whatever `log` holds.
+    for line in result.log.splitlines():
+        context.log(line)
     return replace(result, duration_s=time.monotonic() - began)
 
 
@@ -101,7 +104,7 @@ def _judge(records: Sequence[Record], server: Server, options: ReplayOptions, *,
         return _Verdict(Status.OOM, f"the server ran out of memory and {death}; {of}")
     if death is not None:
         return _Verdict(Status.ERROR, f"the server {death} during the replay; {of}")
-    if timed_out:
+    if timed_out and answered < len(records):
         return _Verdict(Status.TIMEOUT, f"the case's time ended before the replay; {of}")
     limit_ms = options.max_dispatch_delay_ms
     delay_s = metrics.percentile(_delays(records), 0, 0.99)

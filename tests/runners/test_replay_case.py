@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,7 +20,7 @@ from runners.replay import client, run_case
 from runners.replay.options import LoadOptions
 from runners.replay.payloads import Planned, plan
 from runners.replay.trace import Trace, TraceRequest
-from runners.result import CaseSpec, MetricSpec, RunResult, Status
+from runners.result import CaseSpec, LaunchRequest, MetricSpec, RunResult, Status
 
 STUB = str(Path(__file__).with_name("replay_stub.py"))
 METRICS = (
@@ -112,6 +113,31 @@ def test_a_good_server(tmp_path: Path) -> None:
     assert "stub: good" in result.log
     assert "8 requests due within 0.07 s" in result.log
     assert {len(values) for values in (result.requests or {}).values()} == {8}
+
+
+def test_the_runner_passes_on_result_and_log(tmp_path: Path) -> None:
+    """Through the front door, where the case runs in a child that knows the harness under another name."""
+    options = {
+        "server": {"command": ["{python}", STUB, "{port}", "refuse"]},
+        "trace": write_trace(tmp_path, 4, 0.01, long=200),
+        "max_dispatch_delay_ms": TRUSTING,
+    }
+    case = CaseSpec("serve", "replay", {}, METRICS, options=options)
+    request = LaunchRequest("one", str(tmp_path), (case,), device="cpu", sentinel=False)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "runners"],
+        input=request.to_json(),
+        text=True,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert done.returncode == 0, done.stderr
+    (run,) = json.loads(done.stdout)["runs"]
+    assert run["status"] == "ok"
+    assert run["requests"]["status"] == ["ok", "ok", "ok", "error"]
+    assert run["trace_summary"]["requests"] == 4
+    assert "stub: refuse" in run["log"]
+    assert "request 3 (at 0.030 s, 200 in, 3 out) error: HTTP 503: overloaded: no" in run["log"]
 
 
 def test_a_slow_server_cannot_hide_behind_a_waiting_client(tmp_path: Path) -> None:
