@@ -18,7 +18,6 @@ from perfdb.formats.reading import MetricReading, Number, Params, Reading
 from perfdb.formats.source import Source
 
 NAME = "benchmarkdotnet"
-_JOB = re.compile(r": (.+)$")
 _RANDOM_JOB = re.compile(r"^Job-[A-Z]{6}")
 _UNITS = {"Count": "count", "": "", "B": "bytes"}
 
@@ -83,9 +82,10 @@ def _benchmark(draft: Draft, benchmark: _Benchmark) -> None:
     parts = (benchmark.Namespace, benchmark.Type, benchmark.Method)
     name = benchmark.FullName or ".".join(part for part in parts if part)
     params: Params = {}
-    if job := _JOB.search(benchmark.DisplayInfo or ""):
+    job = (benchmark.DisplayInfo or "").partition(": ")[2]
+    if job:
         # Job names made up by the tool are random; the settings in brackets are what differs between jobs.
-        settings = _RANDOM_JOB.sub("", job[1].split(" [")[0]).strip("()")
+        settings = _RANDOM_JOB.sub("", job.split(" [")[0]).strip("()")
         if settings and settings != "DefaultJob":
             params["job"] = settings
     if benchmark.Parameters and not benchmark.FullName:

@@ -8,44 +8,50 @@ from __future__ import annotations
 
 import re
 
-from perfdb.formats.draft import Draft, metric, parse_number
+from perfdb.formats.draft import Draft, metric, parse_number, shown
+from perfdb.formats.errors import ItemError
 from perfdb.formats.format import Format
-from perfdb.formats.reading import Reading
+from perfdb.formats.reading import MetricReading, Reading
 from perfdb.formats.source import Source
 
 NAME = "cargo-bench"
-_LINE = re.compile(
-    r"^test (?P<name>.+?)\s+\.\.\. bench:\s+(?P<value>[\d,.]+) (?P<unit>\S+)(?: \(\+/- (?P<range>[\d,.]+)\))?"
-)
-_RATE = re.compile(r"\) = (?P<value>[\d,.]+) (?P<unit>[KMG]?B/s)\s*$")
-_FAILED = re.compile(r"^test (?P<name>.+?)\s+\.\.\. FAILED$")
+_MARK = " ... bench:"
+_FIGURES = re.compile(r"([\d,.]+) (\S+)(?: \(\+/- ([\d,.]+)\))?(?: = ([\d,.]+) ([KMG]?B/s))?$")
 
 
 def _sniff(source: Source) -> bool:
-    return re.search(r"(?m)^test .+ \.\.\. bench: ", source.head) is not None
+    return any(line.startswith("test ") and _MARK in line for line in source.head.splitlines())
 
 
 def _read(source: Source) -> Reading:
     draft = Draft(NAME)
     for line in source.lines():
         text = line.text.strip()
-        if match := _LINE.match(text):
-            with draft.item(line.at, match["name"]):
-                summary = {} if match["range"] is None else {"range": parse_number(match["range"], "range")}
-                value = parse_number(match["value"], "bench")
-                metrics = [metric("time" if "/iter" in match["unit"] else "value", match["unit"], value=value,
-                                  statistic="median", summary=summary)]  # fmt: skip
-                if rate := _RATE.search(text):
-                    metrics.append(
-                        metric(
-                            "throughput", rate["unit"], value=parse_number(rate["value"]), statistic="median"
-                        )
-                    )
-                draft.add(match["name"], metrics)
-        elif match := _FAILED.match(text):
-            with draft.item(line.at, match["name"]):
-                draft.add(match["name"], status="error", reason="FAILED")
+        if not text.startswith("test "):
+            continue
+        before, mark, after = text.partition(_MARK)
+        if mark:
+            name = before.removeprefix("test ").strip()
+            with draft.item(line.at, name):
+                draft.add(name, _metrics(after.strip()))
+        elif text.endswith(" ... FAILED"):
+            name = text.removeprefix("test ").removesuffix(" ... FAILED").strip()
+            with draft.item(line.at, name):
+                draft.add(name, status="error", reason="FAILED")
     return draft.finish()
+
+
+def _metrics(figures: str) -> list[MetricReading]:
+    match = _FIGURES.match(figures)
+    if match is None:
+        raise ItemError(f"expected `<value> <unit> (+/- <spread>)`, got {shown(figures)}")
+    value, unit, spread, rate, rate_unit = match.groups()
+    summary = {} if spread is None else {"range": parse_number(spread, "range")}
+    label = "time" if "/iter" in unit else "value"
+    made = [metric(label, unit, value=parse_number(value, "bench"), statistic="median", summary=summary)]
+    if rate is not None:
+        made.append(metric("throughput", rate_unit, value=parse_number(rate), statistic="median"))
+    return made
 
 
 FORMAT = Format(NAME, "cargo bench (libtest) text", _sniff, _read)

@@ -17,12 +17,29 @@ from perfdb.formats.source import Line, Source
 
 NAME = "catch2-text"
 _HEADER = re.compile(r"^benchmark name +samples +iterations +est")
-_TIME = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?) (ns|us|ms|s|m)"
-_FIRST = re.compile(rf"^(?P<name>.*?)\s*(?<!\S)(?P<samples>\d+)\s+(?P<iterations>\d+)\s+{_TIME}\s*$")
-_THREE = re.compile(rf"^\s+{_TIME}\s+{_TIME}\s+{_TIME}\s*$")
+_NUMBER = re.compile(r"\d{1,300}(\.\d{1,300})?(e[+-]?\d{1,3})?")
+_COUNT = re.compile(r"\d{1,18}")
 _RULE = re.compile(r"^-{20,}$")
 _END = re.compile(r"^(={20,}|\.{20,}|~{20,})$")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
+
+
+@dataclass(frozen=True)
+class _First:
+    """The first line of a benchmark. name is the rest of the name that stands on it."""
+
+    name: str
+    samples: int
+    iterations: int
+
+
+@dataclass(frozen=True)
+class _Times:
+    """A line of three times, in seconds but for `shown`, which is the first as printed."""
+
+    shown: str
+    unit: str
+    seconds: tuple[float, float, float]
 
 
 @dataclass
@@ -33,9 +50,9 @@ class _Console:
     in_title: bool = False
     in_table: bool = False
     broken_name: list[str] = field(default_factory=list)
-    open: re.Match[str] | None = None
+    open: _First | None = None
     name: str = ""
-    mean: re.Match[str] | None = None
+    mean: _Times | None = None
 
 
 def _sniff(source: Source) -> bool:
@@ -75,16 +92,17 @@ def _row(draft: Draft, at: _Console, line: Line) -> None:
     text = line.text.rstrip()
     if not at.name:
         return  # the two lines of the head that name the figures
-    three = _THREE.match(text)
     if at.open is None:
-        first = _FIRST.match(text)
+        first = _first(text)
         if first is None:
             at.broken_name.append(text.strip())
         else:
             at.open, at.mean = first, None
-            at.name = " ".join(part for part in (*at.broken_name, first["name"].strip()) if part)
+            at.name = " ".join(part for part in (*at.broken_name, first.name) if part)
             at.broken_name = []
-    elif three is None:
+        return
+    three = _times(text)
+    if three is None:
         name, at.open = at.name, None
         raise ItemError(f"{name}: expected a mean with its bounds, got {text.strip()[:60]!r}")
     elif at.mean is None:
@@ -94,20 +112,43 @@ def _row(draft: Draft, at: _Console, line: Line) -> None:
         _benchmark(draft, [*at.title, at.name], opened, mean, three)
 
 
-def _benchmark(
-    draft: Draft, path: list[str], opened: re.Match[str], mean: re.Match[str], deviation: re.Match[str]
-) -> None:
-    unit = "min" if mean[2] == "m" else mean[2]
-    factor = _SECONDS[mean[2]]
+def _first(text: str) -> _First | None:
+    """`name  samples  iterations  estimate unit`, read from the right; the name may stand on the lines before."""
+    words = text.rsplit(None, 4)
+    if len(words) < 4:
+        return None
+    samples, iterations, estimate, unit = words[-4:]
+    counted = _COUNT.fullmatch(samples) and _COUNT.fullmatch(iterations)
+    if not counted or not _NUMBER.fullmatch(estimate) or unit not in _SECONDS:
+        return None
+    return _First(" ".join(words[:-4]).strip(), int(samples), int(iterations))
+
+
+def _times(text: str) -> _Times | None:
+    words = text.split(None, 6)
+    if len(words) != 6 or not text.startswith(" "):
+        return None
+    numbers, units = words[::2], words[1::2]
+    if not all(_NUMBER.fullmatch(number) for number in numbers) or not set(units) <= _SECONDS.keys():
+        return None
+    first, second, third = (
+        float(number) * _SECONDS[unit] for number, unit in zip(numbers, units, strict=True)
+    )
+    return _Times(numbers[0], units[0], (first, second, third))
+
+
+def _benchmark(draft: Draft, path: list[str], opened: _First, mean: _Times, deviation: _Times) -> None:
+    factor = _SECONDS[mean.unit]
     summary = {
-        "low_mean": float(mean[3]) * _SECONDS[mean[4]] / factor,
-        "high_mean": float(mean[5]) * _SECONDS[mean[6]] / factor,
-        "stddev": float(deviation[1]) * _SECONDS[deviation[2]] / factor,
-        "samples": parse_number(opened["samples"]),
-        "iterations": parse_number(opened["iterations"]),
+        "low_mean": mean.seconds[1] / factor,
+        "high_mean": mean.seconds[2] / factor,
+        "stddev": deviation.seconds[0] / factor,
+        "samples": opened.samples,
+        "iterations": opened.iterations,
     }
     parts = [part for place, part in enumerate(path) if part and part not in path[:place]]
-    made = metric("time", unit, value=parse_number(mean[1], "mean"), statistic="mean", summary=summary)
+    unit = "min" if mean.unit == "m" else mean.unit
+    made = metric("time", unit, value=parse_number(mean.shown, "mean"), statistic="mean", summary=summary)
     draft.add(" / ".join(parts), [made])
 
 

@@ -33,6 +33,7 @@ from perfdb.units import direction, lookup
 
 MAX_NAME_CHARS = 2000
 MAX_REJECTIONS = 1000
+_MAX_NUMBER_CHARS = 400
 _T = TypeVar("_T")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{4,}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -82,6 +83,8 @@ def median(values: Sequence[Number]) -> Number:
 def parse_number(text: str, at: str = "") -> Number:
     """A number written as text; thousands separators are taken out. Raises ItemError."""
     cleaned = text.strip()
+    if len(cleaned) > _MAX_NUMBER_CHARS:
+        raise ItemError(f"expected a number, got {shown(text)}", at)
     if re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", cleaned):
         cleaned = cleaned.replace(",", "")
     if re.fullmatch(r"[+-]?\d{1,300}", cleaned):

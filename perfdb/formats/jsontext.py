@@ -13,7 +13,6 @@ from perfdb.formats.errors import FormatError
 MAX_DEPTH = 64
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 class _DuplicateKeyError(ValueError):
@@ -90,17 +89,17 @@ def _position(text: str, offset: int) -> str:
 
 
 def _depth_position(text: str) -> str:
+    """Where the nesting goes too deep: up to there the text is sound, so one pass finds it."""
     depth = 0
-    blanked = _STRING.sub(lambda match: " " * len(match.group()), text)
-    for match in re.finditer(r"[\[{}\]]", blanked):
-        depth += 1 if match.group() in "[{" else -1
+    for match in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{}\]]', text, re.DOTALL):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(match.group(), 0)
         if depth > MAX_DEPTH:
             return _position(text, match.start())
     return _position(text, 0)
 
 
 def _digits_position(text: str) -> str:
-    match = re.search(r"\d{4000,}", text)
+    match = re.search(r"(?<!\d)\d{4000,}", text)
     return _position(text, match.start() if match else 0)
 
 

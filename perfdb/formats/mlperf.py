@@ -57,7 +57,6 @@ _DETAIL_LATENCY = re.compile(
     r"(?P<which>min|max|mean|[\d.]+_percentile)_(?P<query>(?:per_)?query_)?(?:latency_)?(?:ns)?"
     r"(?:time_to_output_token)?$"
 )
-_FIELD = re.compile(r"^\s*([^:]+?)\s*:\s*(.*?)\s*$")
 _TAILS = ("p90", "p95", "p97", "p99", "p99.9")
 _PARAMETERS = ("target_qps", "target_latency", "min_duration", "max_duration", "min_query_count", "max_query_count",
                "samples_per_query", "performance_sample_count", "ttft_latency", "tpot_latency")  # fmt: skip
@@ -92,10 +91,10 @@ def _read_summary(source: Source) -> Reading:
             run.reasons.append(text.lstrip("* "))
             continue
         recommending = text.startswith("Recommendations") or (recommending and bool(text))
-        match = _FIELD.match(text)
-        if match:
+        key, colon, value = text.partition(":")
+        if colon and key.strip():
             with draft.item(line.at):
-                _summary_field(run, match[1], match[2])
+                _summary_field(run, key.strip(), value.strip())
     if not run.scenario:
         raise source.error("", "no scenario in the summary: no result")
     _finish(draft, run)

@@ -111,7 +111,7 @@ def test_positions_of_broken_json() -> None:
 def test_a_zip_bomb_stops_at_the_cap() -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     stream = io.BytesIO()
-    for _ in range(300):
+    for _ in range(64):
         stream.write(packer.compress(b"[" + b" " * 2**20))
     stream.write(packer.flush())
     assert len(stream.getvalue()) < 2**20
@@ -207,6 +207,26 @@ def test_very_many_repeats_of_one_benchmark_stay_linear() -> None:
     count = 20_000
     reading = read(b"BenchmarkA 1 5 ns/op\n" * count)
     assert len(metric(benchmark(reading, "BenchmarkA"), "time").launches[0]) == count
+
+
+def test_long_lines_cost_no_more_than_their_length() -> None:
+    blank = " " * 200_000
+    for line in (
+        f"test a{blank}... bench:{blank}1 ns/iter",
+        f"test {blank}x",
+        f"{blank}:{blank}x{blank}",
+        f"name{blank}1{blank}2{blank}3 ms x",
+        "1" * 200_000 + "x",
+        "[" + '"\\"' * 50_000,
+    ):
+        for head in (
+            "test b ... bench: 1 ns/iter\n",
+            "MLPerf Results Summary\nScenario : Offline\n",
+            "-" * 79 + "\nbenchmark name samples iterations est run time\n" + "-" * 79 + "\n",
+            "BenchmarkA 1 1 ns/op\n",
+            "",
+        ):
+            assert problem(f"{head}{line}\n".encode(), "auto") is None
 
 
 def test_numbers_at_the_end_of_the_range_make_no_infinity() -> None:
