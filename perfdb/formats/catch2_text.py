@@ -18,6 +18,7 @@ from perfdb.formats.source import Line, Source
 NAME = "catch2-text"
 _HEADER = re.compile(r"^benchmark name +samples +iterations +est")
 _NUMBER = re.compile(r"\d{1,300}(\.\d{1,300})?(e[+-]?\d{1,3})?")
+_MAX_NAME_LINES = 20
 _COUNT = re.compile(r"\d{1,18}")
 _RULE = re.compile(r"^-{20,}$")
 _END = re.compile(r"^(={20,}|\.{20,}|~{20,})$")
@@ -48,6 +49,7 @@ class _Console:
 
     title: list[str] = field(default_factory=list)
     in_title: bool = False
+    in_head: bool = False
     in_table: bool = False
     broken_name: list[str] = field(default_factory=list)
     open: _First | None = None
@@ -64,12 +66,12 @@ def _read(source: Source) -> Reading:
     for line in source.lines():
         text = line.text.rstrip()
         if _HEADER.match(text):
-            at.in_table, at.in_title = True, False
+            at.in_head, at.in_title = True, False
         elif _RULE.match(text):
             _rule(at)
         elif _END.match(text):
             at.in_table = at.in_title = False
-        elif at.in_title:
+        elif at.in_title and len(at.title) < _MAX_NAME_LINES:
             at.title.append(text.strip())
         elif at.in_table and text.strip():
             with draft.item(line.at):
@@ -78,24 +80,22 @@ def _read(source: Source) -> Reading:
 
 
 def _rule(at: _Console) -> None:
-    """A rule opens a title, closes one, or ends the head of the table."""
-    if at.in_table and at.open is None and not at.broken_name and not at.name:
-        at.name = "table"  # the rule under the head
+    """A rule ends the head of a table, closes a title, or opens one."""
+    if at.in_head:
+        at.in_head, at.in_table = False, True
     elif at.in_title:
         at.in_title = False
     else:
         at.in_table, at.in_title, at.title = False, True, []
-        at.open, at.name, at.broken_name = None, "", []
+        at.open, at.broken_name = None, []
 
 
 def _row(draft: Draft, at: _Console, line: Line) -> None:
     text = line.text.rstrip()
-    if not at.name:
-        return  # the two lines of the head that name the figures
     if at.open is None:
         first = _first(text)
         if first is None:
-            at.broken_name.append(text.strip())
+            at.broken_name = [*at.broken_name, text.strip()][-_MAX_NAME_LINES:]
         else:
             at.open, at.mean = first, None
             at.name = " ".join(part for part in (*at.broken_name, first.name) if part)
