@@ -102,7 +102,9 @@ def scenarios() -> list[Scenario]:
         noise = worlds.resampled(residuals)
         target = Target(wrong=0.03)
         listed.append(
-            Scenario(f"H200 {label} 2%", single(0, noise=noise, step=0.02), target, max_cost=250, classical=True)
+            Scenario(
+                f"H200 {label} 2%", single(0, noise=noise, step=0.02), target, max_cost=250, classical=True
+            )
         )
     if pools:
         listed += _mismatched(pools)
@@ -222,7 +224,9 @@ def show(line: Line) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--reps", type=int, default=400)
     parser.add_argument("--only", nargs="*", default=[], help="scenarios whose name contains one of these")
     parser.add_argument("--search-only", action="store_true", help="leave the classical strategies out")

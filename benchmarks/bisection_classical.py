@@ -99,7 +99,8 @@ def _different(ledger: Ledger, a: int, b: int) -> bool:
     attempts = 10
     while True:
         left, right = ledger.at_least(a, attempts), ledger.at_least(b, attempts)
-        assert left is not None and right is not None
+        assert left is not None
+        assert right is not None
         p = min(float(mannwhitneyu(left, right).pvalue), float(ks_2samp(left, right).pvalue))
         if p <= 0.01:
             return True

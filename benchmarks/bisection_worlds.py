@@ -77,7 +77,9 @@ def judge(world: World, answer: Answer) -> Verdict:
     covered = [bool(set(answer.commits) & one) for one in classes]
     stray = set(answer.commits) - frozenset().union(*classes)
     right = named and all(covered) and not stray
-    wrong = answer.kind in ("not_reproduced", "recovered", "outside") or (named and (bool(stray) or not any(covered)))
+    wrong = answer.kind in ("not_reproduced", "recovered", "outside") or (
+        named and (bool(stray) or not any(covered))
+    )
     return Verdict(right, wrong)
 
 
@@ -153,7 +155,7 @@ def twice(s: float, *, n: int = 128) -> Maker:
     def make(rng: np.random.Generator) -> World:
         first, second = sorted(int(c) for c in rng.choice(np.arange(1, n + 1), 2, replace=False))
         at = np.arange(n + 1)
-        levels = s * SIGMA * ((at >= first) * 1.0 + (at >= second))
+        levels = np.asarray(s * SIGMA * ((at >= first) * 1.0 + (at >= second)))
         alert = float(np.exp(2 * s * SIGMA))
         return World(levels, (first, second), gaussian, rng, alert, np.exp(gaussian(rng, 60)))
 

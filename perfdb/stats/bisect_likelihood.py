@@ -86,8 +86,8 @@ def laws_from_history(history: Floats, step: float, *, trusted: bool) -> NoiseLa
     floor = abs(step) / 60.0
     sd = max(float(np.std(residuals, ddof=1)), floor)
     mad = max(float(np.median(np.abs(residuals))), MAD_NORMAL * sd / 6.0, floor * MAD_NORMAL)
-    offsets = np.arange(-4, 6) * LOG_SPACING
-    narrow_sd = np.hypot(0.35, 1.0 / np.sqrt(history.size))
+    offsets: Floats = np.arange(-4.0, 6.0) * LOG_SPACING
+    narrow_sd = float(np.hypot(0.35, history.size**-0.5))
     bell = 0.7 * _bell(offsets, 0.0, narrow_sd) + 0.3 * _bell(offsets, 0.3, 0.9)
     gauss, t = sd * np.exp(offsets), mad / MAD_T3 * np.exp(offsets)
     kernel = _kernel_law(residuals, sd) if trusted and history.size >= KERNEL_LAUNCHES else None
@@ -177,7 +177,7 @@ class Zoom:
 
 
 def make_grid(data: Data, zoom: Zoom, step: float) -> Grid:
-    """Points around both levels, around all launches pooled, around commits that fit neither, and a coarse remainder."""
+    """Points around both levels, all launches pooled and commits that fit neither, and a coarse remainder."""
     clusters = [(zoom.left, zoom.left_sd, 15), (zoom.right, zoom.right_sd, 15)]
     total = int(data.counts.sum())
     clusters.append((float(np.median(data.values)), zoom.noise_sd / np.sqrt(total), 9))

@@ -24,7 +24,7 @@ from perfdb.stats.bisect_likelihood import (
 from perfdb.stats.bisect_posterior import Posterior, Tables, evaluate
 
 ZOOM_PASSES = 4
-SMALLEST_STEP = 0.4  # of the alert's size
+SMALLEST_STEP = 0.5  # of the alert's size
 MINIMUM_LOGIT_STEP = 0.8
 
 
@@ -107,7 +107,7 @@ def _fits(old: Zoom, new: Zoom) -> bool:
 
 
 def _of_size(difference: Floats, size: float) -> Floats:
-    """Smooth cut below 0.4 of the alert's size: a smaller step is not what was alerted, and endless to exclude."""
+    """Smooth cut below half of the alert's size: a smaller step is not what was alerted, and endless to exclude."""
     ratio = np.maximum(difference, 1e-9 * size) / (SMALLEST_STEP * size)
     return 1.0 / (1.0 + ratio**-8.0)
 
@@ -138,7 +138,7 @@ class CountModel:
         passed = data.counts[:, None] - failed
         table = failed * np.log(self._rates) + passed * np.log1p(-self._rates)
         tables = Tables(
-            log_likelihood=table[None],
+            log_likelihood=np.asarray(table[None], dtype=np.float64),
             log_prior=np.zeros(1),
             noise_sd=np.full(1, 0.5),
             levels=self._rates,

@@ -8,6 +8,7 @@ channel. Launches beside earlier ones, and levels that are known only so well, g
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cache
 
@@ -69,7 +70,7 @@ def information(p: Floats, d: Floats) -> Floats:
     x, y = x - i, y - j
     low = (1 - y) * table[i, j] + y * table[i, j + 1]
     high = (1 - y) * table[i + 1, j] + y * table[i + 1, j + 1]
-    return (1 - x) * low + x * high
+    return np.asarray((1 - x) * low + x * high)
 
 
 def separation(launches: Floats, batch: Floats, s: float, level_variance: float) -> Floats:
@@ -155,7 +156,7 @@ def buildable_probability(built: list[int], broken: list[int], n_commits: int) -
     for length in (1.3, 6.0, 30.0):
         decay = max(1.0 - 1.0 / length - share / (1 - share) / length, 0.0)
         log_weight = 0.0
-        for (a, x), (b, z) in zip(known, known[1:], strict=False):
+        for (a, x), (b, z) in itertools.pairwise(known):
             fails = share + (x - share) * decay ** (b - a)
             log_weight += float(np.log(max(fails if z else 1.0 - fails, 1e-9)))
         weights.append(log_weight)

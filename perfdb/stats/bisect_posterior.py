@@ -48,9 +48,9 @@ class Tables:
 class Posterior:
     """Probabilities after the launches so far.
 
-    ``one_gaps[j]`` is the probability of *one* with its step in gap j, which lies between the sampled commits j and
-    j + 1. ``hidden_gaps[j]``: a rise and a return to the old level, both inside gap j. ``several_gaps[j]`` is the probability of a step in gap j given *several*. ``several_levels`` and
-    ``several_sds`` are the mean and sd of the level of each sampled commit given *several*.
+    Gap j lies between the sampled commits j and j + 1. ``one_gaps[j]``: *one*, its step in gap j. ``hidden_gaps[j]``:
+    a rise and a return to the old level, both inside gap j. ``several_gaps[j]``: a step in gap j, given *several*.
+    ``several_levels`` and ``several_sds``: mean and sd of the level of each sampled commit, given *several*.
     """
 
     none: float

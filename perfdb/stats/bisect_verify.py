@@ -8,6 +8,7 @@ estimated size. A name that a few odd launches or a drift produced does not surv
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -93,7 +94,7 @@ def fresh_log_odds(before: list[float], after: list[float], step: float, noise_s
     return n * m / (n + m) * (difference * step - 0.5 * step**2) / sd**2
 
 
-def verified(pair: Pair, launches: dict[int, list[float]], step: float, noise_sd: float) -> bool:
+def verified(pair: Pair, launches: Mapping[int, list[float]], step: float, noise_sd: float) -> bool:
     """Whether both tests pass."""
     before, after = launches.get(pair.before, []), launches.get(pair.after, [])
     fresh_before, fresh_after = before[pair.before_launches :], after[pair.after_launches :]
@@ -104,7 +105,7 @@ def verified(pair: Pair, launches: dict[int, list[float]], step: float, noise_sd
     return fresh_log_odds(fresh_before, fresh_after, step, noise_sd) >= FRESH_LOG_ODDS
 
 
-def requests(pair: Pair, launches: dict[int, list[float]], k: int) -> list[Request]:
+def requests(pair: Pair, launches: Mapping[int, list[float]], k: int) -> list[Request]:
     """The next launches of the pair: A B B A for one worker, both sides at once for more."""
     before = len(launches.get(pair.before, [])) - pair.before_launches
     after = len(launches.get(pair.after, [])) - pair.after_launches
