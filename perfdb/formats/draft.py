@@ -34,6 +34,7 @@ from perfdb.units import direction, lookup
 MAX_NAME_CHARS = 2000
 MAX_REJECTIONS = 1000
 _MAX_NUMBER_CHARS = 400
+_MAX_NOTES = 50
 _T = TypeVar("_T")
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{4,}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -184,8 +185,7 @@ class Draft:
     _places: list[str] = field(default_factory=list)
 
     def warn(self, text: str) -> None:
-        if text not in self.warnings:
-            self.warnings.append(text)
+        self.warnings.append(text)
 
     def reject(self, at: str, reason: str, name: str | None = None) -> None:
         self.rejected.append(Rejection(clean(at), clean(reason), None if name is None else clean(name)))
@@ -275,10 +275,17 @@ class Draft:
             environment=EnvironmentReading(_tidy(self.klass), _tidy(self.boundary), _tidy(self.info)),
             commit=self.commit,
             benchmarks=benchmarks,
-            warnings=tuple(clean(warning) for warning in self.warnings),
+            warnings=_capped(list(dict.fromkeys(clean(warning) for warning in self.warnings))),
             rejected=tuple(rejected),
             started_at=self.started_at,
         )
+
+
+def _capped(texts: list[str]) -> tuple[str, ...]:
+    """The first of very many, and how many more there are."""
+    if len(texts) <= MAX_REJECTIONS:
+        return tuple(texts)
+    return (*texts[:MAX_REJECTIONS], f"and {len(texts) - MAX_REJECTIONS} more")
 
 
 def _position(places: Sequence[str]) -> str:
@@ -302,7 +309,8 @@ def _by_name(metrics: Sequence[MetricReading]) -> dict[str, _Repeats]:
 
 def _worse(first: BenchmarkReading, second: BenchmarkReading) -> BenchmarkReading:
     """One failed repeat makes the benchmark failed."""
-    notes = (*first.notes, *(note for note in second.notes if note not in first.notes))
+    fresh = () if len(first.notes) >= _MAX_NOTES else second.notes
+    notes = (*first.notes, *(note for note in fresh if note not in first.notes))
     if first.status == "ok" and second.status != "ok":
         return replace(first, status=second.status, reason=second.reason, notes=notes)
     return replace(first, notes=notes)

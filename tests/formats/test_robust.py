@@ -148,6 +148,16 @@ def test_endless_rejections_are_counted() -> None:
     assert reading.rejected[-1].reason == "and 5 more items rejected"
 
 
+def test_endless_warnings_are_counted() -> None:
+    document = {
+        f"b{index}": {"latency": {"value": 9.0, "lower_value": 1.0, "upper_value": 2.0}}
+        for index in range(MAX_REJECTIONS + 3)
+    }
+    reading = read(json.dumps(document).encode())
+    assert len(reading.benchmarks) == MAX_REJECTIONS + 3
+    assert reading.warnings[-1] == "and 3 more"
+
+
 def test_an_unknown_format_name_is_refused() -> None:
     with pytest.raises(FormatError, match="no such format"):
         read(b"{}", "csv")
