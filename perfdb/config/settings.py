@@ -80,6 +80,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "perfdb.web.access.LoginNeededMiddleware",
 ]
 ROOT_URLCONF = "perfdb.config.urls"
 WSGI_APPLICATION = "perfdb.config.wsgi.application"
@@ -89,6 +90,7 @@ TEMPLATES: list[dict[str, Any]] = [
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
+            "libraries": {"perfdb_web": "perfdb.web.templatetags.perfdb_web"},
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",

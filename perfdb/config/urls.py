@@ -6,6 +6,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from perfdb.config.health import healthz
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("", include("perfdb.web.urls")),
     path("api/v1/", include("perfdb.api.urls")),
     path("healthz", healthz, name="healthz"),
     path("login/", LoginView.as_view(), name="login"),

@@ -106,11 +106,19 @@ class LaunchRow(msgspec.Struct, forbid_unknown_fields=True):
     duration_s: float | None = None
 
 
-class CommitRow(msgspec.Struct, forbid_unknown_fields=True):
-    """The commit measured; parents let the server place it when it does not fetch the repository itself."""
+Sha = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{7,64}$")]
 
-    sha: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{7,64}$")]
-    parents: list[Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{7,64}$")]] = []
+
+class CommitRow(msgspec.Struct, forbid_unknown_fields=True):
+    """The commit measured.
+
+    `first_parents` are its first-parent ancestors, newest first: they place the commit on its branch in a project
+    whose repository the server does not fetch itself.
+    """
+
+    sha: Sha
+    parents: list[Sha] = []
+    first_parents: Annotated[list[Sha], msgspec.Meta(max_length=1000)] = []
     author: str = ""
     subject: str = ""
     committed_at: datetime | None = None

@@ -42,6 +42,7 @@ from perfdb.models import (
 from perfdb.services import catalogue
 from perfdb.services.batch import Batch, LaunchRow, MetricRow, RunRow, as_array
 from perfdb.services.copying import allocate_ids, copy_rows
+from perfdb.services.placing import extend
 from perfdb.stats.launch_summary import Summaries, summarise
 from perfdb.stats.ranks import Floats
 from perfdb.units import UnitError, convert, lookup
@@ -149,6 +150,8 @@ def ingest(
         job=job,
         build=build,
     )
+    if batch.commit and context.commit and not project.url:
+        extend(context.branch, context.commit.sha, batch.commit.first_parents)
     return _Writer(context, batch).write()
 
 

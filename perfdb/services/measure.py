@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ from pathlib import Path
 import msgspec
 from django.db import connection
 
+from perfdb.local.command import as_account
 from perfdb.manifest import Case as ManifestCase
 from perfdb.manifest import Manifest, ManifestError, parse
 from perfdb.models import Benchmark, Build, Job, JobState, Worker
@@ -166,7 +168,7 @@ def run_launch(request: LaunchRequest, *, alive: Callable[[], None] = lambda: No
     """Start the runner on one request. Raises RunnerFailed; `alive` may raise to stop it."""
     limit = sum(case.timeout_s for case in request.cases) + _GRACE_S
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "runners"],
+        as_account([sys.executable, "-P", "-m", "runners"], account=None, death_signal=signal.SIGTERM),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from django.db import connection, transaction
 
@@ -57,6 +58,30 @@ def place(branch: Branch, line: Sequence[str]) -> Placement:
         branch.head = order[-1]
         branch.save(update_fields=["head"])
     return Placement(tuple(commit.sha for commit in added), len(moved), dropped)
+
+
+@transaction.atomic
+def extend(branch: Branch, sha: str, first_parents: Sequence[str]) -> Placement | None:
+    """Place `sha` behind the branch's head by what an uploader says of its ancestors (newest first).
+
+    None, and nothing changes, where it is placed already or its ancestors do not reach the present head: an upload
+    never rewrites a branch.
+    """
+    branch = Branch.objects.select_for_update().get(pk=branch.pk)
+    if branch.places.filter(commit__sha=sha).exists():
+        return None
+    line = [sha, *first_parents]
+    last = branch.places.select_related("commit").order_by("-position").first()
+    if last is not None:
+        if last.commit.sha not in line:
+            return None
+        line = line[: line.index(last.commit.sha) + 1]
+    Commit.objects.bulk_create(
+        [Commit(project_id=branch.project_id, sha=own, parents=[parent]) for own, parent in pairwise(line)]
+        + [Commit(project_id=branch.project_id, sha=line[-1])],
+        ignore_conflicts=True,
+    )
+    return place(branch, line[::-1])
 
 
 def _kept(placed: Sequence[BranchCommit], wanted: Sequence[Commit]) -> int:

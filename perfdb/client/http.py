@@ -1,0 +1,89 @@
+"""HTTP to the server: JSON, a bearer token, retries with back-off."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import urllib3
+
+from perfdb.client.settings import Server
+
+_RETRIES = urllib3.Retry(
+    total=5,
+    backoff_factor=0.5,
+    status_forcelist=(429, 502, 503, 504),
+    allowed_methods=None,
+    raise_on_status=False,
+)
+_TIMEOUT = urllib3.Timeout(connect=10.0, read=120.0)
+
+
+class ServerAway(Exception):
+    """No answer, or one that says "later". What was to be sent is not lost by it."""
+
+
+class Refused(Exception):
+    """The server answered no. The message is its own."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        self.status = status
+        super().__init__(detail)
+
+
+class Api:
+    """One server and project. Raises ServerAway and Refused."""
+
+    def __init__(self, server: Server, *, retries: urllib3.Retry = _RETRIES) -> None:
+        self.server = server
+        self._pool = urllib3.PoolManager(retries=retries, timeout=_TIMEOUT)
+
+    def get(self, path: str, **params: str) -> Any:
+        query = f"?{urlencode(params)}" if params else ""
+        return self._call("GET", path + query, None)
+
+    def post(self, path: str, body: bytes) -> Any:
+        return self._call("POST", path, gzip.compress(body, 1))
+
+    def project_path(self, rest: str) -> str:
+        return f"projects/{quote(self.server.project, safe='')}/{rest}"
+
+    def _call(self, method: str, path: str, packed: bytes | None) -> Any:
+        headers = {"Accept": "application/json", "User-Agent": "perfdb"}
+        if self.server.token:
+            headers["Authorization"] = f"Bearer {self.server.token}"
+        if packed is not None:
+            headers |= {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+        url = f"{self.server.url}/api/v1/{path}"
+        try:
+            answer = self._pool.request(method, url, body=packed, headers=headers)
+        except urllib3.exceptions.HTTPError as error:
+            raise ServerAway(f"{self.server.url} does not answer: {_cause(error)}") from None
+        if answer.status >= 500 or answer.status == 429:
+            raise ServerAway(f"{self.server.url} answered {answer.status}")
+        if answer.status >= 400:
+            raise Refused(answer.status, _detail(answer))
+        try:
+            return json.loads(answer.data)
+        except ValueError:
+            raise Refused(
+                answer.status, f"{url} did not answer with JSON: is this a perfdb server?"
+            ) from None
+
+
+def _cause(error: Exception) -> str:
+    reason = getattr(error, "reason", None)
+    return str(reason or error).split(": ", 1)[-1]
+
+
+def _detail(answer: urllib3.BaseHTTPResponse) -> str:
+    try:
+        document = json.loads(answer.data)
+    except ValueError:
+        return f"status {answer.status}"
+    rejected = document.get("rejected") or []
+    lines = [str(document.get("detail") or document.get("title") or answer.status)]
+    lines += [f"  {item.get('path')}: {item.get('reason')}" for item in rejected[:20]]
+    return "\n".join(lines)

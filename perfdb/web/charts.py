@@ -1,0 +1,126 @@
+"""Chart data as plotly takes it: typed arrays in base64, drawn by static/perfdb/charts.js."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from django.urls import reverse
+
+from perfdb.models import Change, Commit, Probe, Series
+from perfdb.services.decimate import thin
+from perfdb.services.series import History, Point
+from perfdb.stats.median_interval import median_interval
+from perfdb.web.format import quantity
+
+MAX_POINTS = 2000
+
+
+def typed(values: Sequence[float | None] | np.ndarray[Any, Any], *, dtype: str = "f4") -> dict[str, str]:
+    """A typed array for plotly; None becomes NaN, which it leaves out."""
+    array = np.array([np.nan if v is None else v for v in values], dtype=f"<{dtype}")
+    return {"dtype": dtype, "bdata": base64.b64encode(array.tobytes()).decode()}
+
+
+def series_chart(series: Series, history: History, changes: Sequence[Change]) -> dict[str, Any]:
+    """Per commit the median of the launch values with its interval; launches; changes; environment boundaries."""
+    points = thin(history.points, MAX_POINTS)
+    commits = series.case.benchmark.project.commits.filter(pk__in=[point.commit_id for point in points])
+    slug = series.case.benchmark.project.slug
+    facts = {row.pk: row for row in commits.only("sha", "subject")}
+    rows = [_interval(point) for point in points]
+    launches = [(point.position, value) for point in points for value in point.values if value is not None]
+    shown = launches[:: max(1, len(launches) // (2 * MAX_POINTS))]
+    return {
+        "unit": series.metric.unit,
+        "name": f"{series.case.label} {series.metric.name}",
+        "lower_is_better": series.metric.lower_is_better,
+        "position": typed([point.position for point in points], dtype="i4"),
+        "median": typed([row[0] for row in rows]),
+        "above": typed([row[2] for row in rows]),
+        "below": typed([row[1] for row in rows]),
+        "text": [
+            _hover(point, row[0], series.metric.unit, facts.get(point.commit_id))
+            for point, row in zip(points, rows, strict=True)
+        ],
+        "links": [_link(slug, facts.get(point.commit_id)) for point in points],
+        "launch_position": typed([position for position, _ in shown], dtype="i4"),
+        "launch_value": typed([value for _, value in shown]),
+        "failed": [point.position for point in points if any(value is None for value in point.values)],
+        "unusable": [point.position for point in points if point.unusable and not point.values],
+        "changes": [
+            {
+                "at": change.bad_position,
+                "good": change.good_position,
+                "end": change.end_position,
+                "kind": change.kind,
+                "direction": change.direction,
+            }
+            for change in changes
+        ],
+        "boundaries": boundaries(history),
+        "thinned": len(points) < len(history.points),
+    }  # fmt: skip
+
+
+def boundaries(history: History) -> list[int]:
+    """Positions where no environment of the commit before measured."""
+    out = []
+    for before, after in zip(history.points, history.points[1:], strict=False):
+        if not (before.environments & after.environments):
+            out.append(after.position)
+    return out
+
+
+def centre(point: Point) -> float | None:
+    """The median of a point's finite launch values, None where there is none."""
+    return _interval(point)[0]
+
+
+def _interval(point: Point) -> tuple[float | None, float | None, float | None]:
+    """(median, distance down, distance up) of the launch values, None where nothing finite was measured."""
+    finite = [value for value in point.values if value is not None]
+    if not finite:
+        return None, None, None
+    found = median_interval(finite)
+    return found.median, found.median - found.low, found.high - found.median
+
+
+def _hover(point: Point, median: float | None, unit: str, commit: Commit | None) -> str:
+    head = f"{commit.sha[:10]} {commit.subject[:70]}" if commit else "unknown commit"
+    launches = f"{len(point.values)} launch{'es' if len(point.values) != 1 else ''}"
+    bad = f", {point.unusable} not usable" if point.unusable else ""
+    return f"{_escape(head)}<br>{quantity(median, unit)} ({launches}{bad})"
+
+
+def _link(slug: str, commit: Commit | None) -> str:
+    return reverse("web:commit", args=[slug, commit.sha]) if commit else ""
+
+
+def _escape(text: str) -> str:
+    """Plotly reads a few tags in hover texts."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def samples_chart(values: Sequence[float], unit: str, name: str) -> dict[str, Any]:
+    shown = values[:: max(1, len(values) // 20_000)]
+    return {"name": name, "unit": unit, "values": typed(shown), "n": len(values)}
+
+
+def bisection_chart(shas: Sequence[str], answer: dict[str, Any], probes: Sequence[Probe]) -> dict[str, Any]:
+    posterior = (answer.get("posterior") or {}).get("commits") or []
+    return {
+        "shas": [sha[:10] for sha in shas],
+        "posterior": list(posterior),
+        "probes": [
+            {
+                "index": p.index,
+                "values": list(p.values or []),
+                "unbuildable": p.unbuildable,
+                "observed": p.observed,
+            }
+            for p in probes
+        ],
+    }
