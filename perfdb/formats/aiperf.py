@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from perfdb.formats.draft import Draft, finite, metric
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.format import Format
 from perfdb.formats.reading import MetricReading, Params, Reading
 from perfdb.formats.source import Source
+from perfdb.formats.values import finite
 from perfdb.units import lookup
 
 AIPERF_NAME = "aiperf"

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from perfdb.formats.draft import Draft, finite, is_number, metric, shown
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import FormatError, ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.jsontext import parse_json
 from perfdb.formats.reading import CommitReading, Params, Reading
 from perfdb.formats.source import Source, open_source
+from perfdb.formats.values import finite, is_number, shown
 
 NAME = "asv"
 _SPECIAL = ("date", "params", "results", "commit_hash")

@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
-from perfdb.formats.draft import Draft, convert, finite, metric
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import MetricReading, Number, Params, Reading
 from perfdb.formats.source import Source
+from perfdb.formats.values import convert, finite
 
 NAME = "benchmarkdotnet"
 _RANDOM_JOB = re.compile(r"^Job-[A-Z]{6}")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 
-from perfdb.formats.draft import Draft, metric, parse_number, shown
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import MetricReading, Reading
 from perfdb.formats.source import Source
+from perfdb.formats.values import parse_number, shown
 
 NAME = "cargo-bench"
 _MARK = " ... bench:"

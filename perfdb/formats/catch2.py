@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from xml.parsers import expat
 
-from perfdb.formats.draft import Draft, metric, parse_number
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import FormatError, ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import Reading
 from perfdb.formats.source import Source
+from perfdb.formats.values import parse_number
 
 NAME = "catch2"
 _MAX_DEPTH = 100

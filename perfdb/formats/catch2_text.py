@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from perfdb.formats.draft import Draft, metric, parse_number
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import Reading
 from perfdb.formats.source import Line, Source
+from perfdb.formats.values import parse_number
 
 NAME = "catch2-text"
 _HEADER = re.compile(r"^benchmark name +samples +iterations +est")

@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
-from perfdb.formats.draft import Draft, convert, finite, metric, shown
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import FormatError, ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import CommitReading, Number, Reading
 from perfdb.formats.source import Source
+from perfdb.formats.values import convert, finite, shown
 
 NAME = "codespeed"
 _UNITS = {"seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}

@@ -15,12 +15,13 @@ from typing import Any
 
 import msgspec
 
-from perfdb.formats.draft import Draft, convert, finite, metric
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import FormatError, ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.jsontext import parse_json
 from perfdb.formats.reading import MetricReading, Number, Reading
 from perfdb.formats.source import Record, Source, open_source
+from perfdb.formats.values import convert, finite
 
 NAME = "criterion"
 _ESTIMATES = ("mean", "median", "slope", "std_dev", "median_abs_dev")

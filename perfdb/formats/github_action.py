@@ -15,12 +15,13 @@ from typing import Any
 
 import msgspec
 
-from perfdb.formats.draft import Draft, convert, finite, is_number, metric, parse_number
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.jsontext import parse_json
 from perfdb.formats.reading import CommitReading, Number, Reading
 from perfdb.formats.source import Source
+from perfdb.formats.values import convert, finite, is_number, parse_number
 
 CUSTOM_NAME = "github-action-benchmark"
 DATA_JS_NAME = "github-action-benchmark-data-js"

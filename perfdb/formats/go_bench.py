@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from perfdb.formats.draft import Draft, metric, parse_number
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import FormatError, ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import MetricReading, Params, Reading
 from perfdb.formats.source import Line, Record, Source
+from perfdb.formats.values import parse_number
 
 NAME = "go-bench"
 _LINE = re.compile(r"^(Benchmark\S*)\s+(\d+)\s+(\S.*)$")

@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
-from perfdb.formats.draft import Draft, convert, metric
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import CommitReading, MetricReading, Number, Reading
 from perfdb.formats.source import Source
+from perfdb.formats.values import convert
 
 NAME = "google-benchmark"
 _UNITS = ("ns", "us", "ms", "s")

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
-from perfdb.formats.draft import Draft, convert, finite, is_number, metric
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.format import Format
 from perfdb.formats.reading import MetricReading, Number, Params, Reading
 from perfdb.formats.source import Source
+from perfdb.formats.values import convert, finite, is_number
 from perfdb.units import direction
 
 NAME = "jmh"

@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from perfdb.formats.draft import Draft, finite, metric
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import FormatError, ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import MetricReading, Number, Reading
 from perfdb.formats.source import Source
+from perfdb.formats.values import finite
 
 NAME = "k6"
 _TREND = ("avg", "med", "min", "max")

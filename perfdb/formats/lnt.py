@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from perfdb.formats.draft import Draft, finite, metric, shown
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import CommitReading, Flagged, MetricReading, Number, Reading
 from perfdb.formats.source import Source
+from perfdb.formats.values import finite, shown
 
 NAME = "lnt"
 # Metric in our words, unit, direction. Metrics of other test suites are kept without direction.

@@ -10,11 +10,12 @@ import csv
 from collections.abc import Iterator
 from typing import Any
 
-from perfdb.formats.draft import Draft, finite, metric, parse_number
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import MetricReading, Number, Reading
 from perfdb.formats.source import Source
+from perfdb.formats.values import finite, parse_number
 
 NAME = "locust"
 _TIMES = {

@@ -12,12 +12,13 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from perfdb.formats.draft import Draft, finite, metric, parse_number
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import FormatError, ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.jsontext import parse_json
 from perfdb.formats.reading import MetricReading, Number, Reading
 from perfdb.formats.source import Source
+from perfdb.formats.values import finite, parse_number
 
 SUMMARY_NAME = "mlperf-summary"
 DETAIL_NAME = "mlperf-detail"

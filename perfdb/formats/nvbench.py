@@ -14,11 +14,12 @@ from typing import Any
 
 import msgspec
 
-from perfdb.formats.draft import Draft, convert, finite, metric, parse_number, shown
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import MetricReading, Number, Params, Reading
 from perfdb.formats.source import Source
+from perfdb.formats.values import convert, finite, parse_number, shown
 
 JSON_NAME = "nvbench-json"
 CSV_NAME = "nvbench-csv"

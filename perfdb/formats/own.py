@@ -10,11 +10,12 @@ from typing import Any
 
 import msgspec
 
-from perfdb.formats.draft import Draft, convert, is_number, metric
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import FormatError, ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import STATUSES, CommitReading, Flagged, MetricReading, Reading
 from perfdb.formats.source import Source
+from perfdb.formats.values import convert, is_number
 
 NAME = "perfdb"
 _STATISTIC = re.compile(r"median|mean|min|max|rate|count|p999|p\d{1,2}(\.\d+)?")

@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
-from perfdb.formats.draft import Draft, convert, finite, metric
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.format import Format
 from perfdb.formats.reading import CommitReading, Number, Reading
 from perfdb.formats.source import Source
+from perfdb.formats.values import convert, finite
 
 NAME = "pytest-benchmark"
 _SUMMARY = ("min", "max", "median", "stddev", "iqr", "q1", "q3", "rounds", "iterations")

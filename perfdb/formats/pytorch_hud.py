@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
-from perfdb.formats.draft import Draft, convert, finite, metric, shown
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import FormatError, ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import CommitReading, Params, Reading
 from perfdb.formats.source import Record, Source
+from perfdb.formats.values import convert, finite, shown
 
 NAME = "pytorch-hud-v3"
 _RECORD_KEYS = {"benchmark", "metric", "repo", "workflow_id", "job_id", "head_sha", "head_branch", "runners"}

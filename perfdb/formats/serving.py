@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from perfdb.formats.draft import Draft, finite, is_number, metric
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.reading import MetricReading
+from perfdb.formats.values import finite, is_number
 
 _LATENCY = re.compile(r"^(mean|median|std|min|max|p\d+(?:\.\d+)?)_(\w+)_ms$")
 _STATISTICS = {"p99.9": "p999", "p50": "median"}

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfdb.formats.draft import Draft, shown
+from perfdb.formats.draft import Draft
 from perfdb.formats.errors import FormatError, ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import Params, Reading
 from perfdb.formats.serving import failed_note, run_metrics
 from perfdb.formats.source import Source
+from perfdb.formats.values import shown
 
 NAME = "sglang"
 _PARAMS = (

@@ -10,11 +10,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfdb.formats.draft import Draft, finite, metric, shown
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import CommitReading, MetricReading, Params, Reading
 from perfdb.formats.source import Source
+from perfdb.formats.values import finite, shown
 
 NAME = "torchbench"
 _PART = re.compile(r"(?:^|, )([A-Za-z_][\w ]*?)=")

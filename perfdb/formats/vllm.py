@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from perfdb.formats.draft import Draft, finite, metric, shown
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import FormatError, ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import MetricReading, Params, Reading
 from perfdb.formats.serving import failed_note, positive_samples, run_metrics
 from perfdb.formats.source import Source
+from perfdb.formats.values import finite, shown
 
 NAME = "vllm"
 _PARAMS = (

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from perfdb.formats.draft import Draft, metric, parse_number
+from perfdb.formats.draft import Draft, metric
 from perfdb.formats.errors import ItemError
 from perfdb.formats.format import Format
 from perfdb.formats.reading import MetricReading, Number, Params, Reading
 from perfdb.formats.source import Line, Source
+from perfdb.formats.values import parse_number
 
 NAME = "wrk"
 _RUNNING = re.compile(r"^Running (?P<duration>\S+) test @ (?P<url>\S+)")
