@@ -112,7 +112,8 @@ def _worker(
             *("--without-gossip", "--without-mingle"),
         ),
         stop_steps=_CELERY_STOP,
-        death_signal=signal.SIGQUIT,
+        # Not its cold shutdown, which can hang when the broker died at the same moment. Its pool follows it.
+        death_signal=signal.SIGKILL,
         environment=environment,
         cpus=cpus,
     )
