@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import sys
 import uuid
+from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +17,22 @@ import msgspec
 
 from perfdb.client.settings import UsageError
 from perfdb.formats import FormatError, Reading, read
+from perfdb.formats.batch import batch as to_batch
 from perfdb.formats.reading import identity
 from runners.result import LaunchResult
 
+_STATISTICS = ("median", "mean", "min", "max", "p90", "p95", "p99", "p999", "rate", "count")
 _NAMESPACE = uuid.UUID("3a1f0c52-7f6e-4d0e-8f3b-2f3a3c1d9b01")
+_TIERS = ("static", "micro", "step", "replay")
+_PACK_FROM = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A request body, and what of the reading the API has no place for, with the reason."""
+
+    body: bytes
+    left_out: tuple[str, ...] = ()
 
 
 def load(path: str, *, format: str = "auto", lower_is_better: bool | None = None) -> Reading:
@@ -78,9 +94,9 @@ def document(launches: Sequence[LaunchResult], *, commit: dict[str, Any] | None)
 
 def _environment(launches: Sequence[LaunchResult]) -> dict[str, Any]:
     if not launches:
-        return {"class": {}, "boundary": {}, "info": {}}
+        return {"klass": {}, "boundary": {}, "info": {}}
     first = launches[0].environment
-    return {"class": first.klass, "boundary": first.boundary, "info": first.info}
+    return {"klass": first.klass, "boundary": first.boundary, "info": first.info}
 
 
 def _benchmark(case: dict[str, Any]) -> dict[str, Any]:
@@ -103,72 +119,37 @@ def batch(
     branch: str | None,
     pull_request: int | None,
     pool: str,
-) -> dict[str, Any]:
-    """The upload that the API takes: launch i of every metric goes into launch i."""
-    count = max((len(m.launches) for b in reading.benchmarks for m in b.metrics), default=1)
-    launches: list[dict[str, Any]] = [
-        {
-            "environment": {
-                "class": reading.environment.klass,
-                "boundary": reading.environment.boundary,
-                "info": reading.environment.info,
-            },
-            "runs": [],
-        }
-        for _ in range(count)
-    ]
-    for benchmark in reading.benchmarks:
-        if benchmark.status == "skipped":
-            continue
-        for number, launch in enumerate(launches):
-            metrics = [m for m in benchmark.metrics if number < len(m.launches)]
-            if not metrics and number:
-                continue
-            launch["runs"].append(_run(benchmark, metrics, number))
-    launches = [launch for launch in launches if launch["runs"]]
-    body = {
-        "launches": launches,
-        "commit": commit,
-        "branch": branch,
-        "pull_request": pull_request,
-        "pool": pool,
-    }
-    for number, launch in enumerate(launches):
-        # The same file for the same commit is the same launch, however often it is sent.
-        content = json.dumps([launch, commit and commit["sha"], branch, pull_request, number], sort_keys=True)
-        launch["id"] = str(uuid.uuid5(_NAMESPACE, hashlib.sha256(content.encode()).hexdigest()))
-    return body
+) -> Upload:
+    """The upload that the API takes: launch i of every metric goes into launch i.
 
-
-def _run(benchmark: Any, metrics: Sequence[Any], number: int) -> dict[str, Any]:
-    rows = []
-    for metric in metrics:
-        figure = metric.per_launch()[number]
-        own = figure.value if metric.partial or not figure.samples else None
-        rows.append(
-            {
-                "name": metric.name,
-                "unit": metric.unit,
-                "lower_is_better": metric.lower_is_better,
-                "statistic": metric.statistic,
-                "samples": [float(x) for x in figure.samples],
-                "value": None if own is None else float(own),
-                "tracked": metric.lower_is_better is not None,
-            }
+    Every launch gets a key made of its content and its place, so that the same file for the same commit is the same
+    launch however often it is sent, while two equal launches of one file stay two.
+    """
+    made = to_batch(reading, branch=branch, pool=pool, tier=None)
+    body = made.body | {"pull_request": pull_request}
+    body.pop("commit", None)
+    if commit is not None:
+        body["commit"] = commit
+    body.setdefault("branch", None)
+    tiers = {each.name: each.info.get("tier") for each in reading.benchmarks}
+    for number, launch in enumerate(body["launches"]):
+        for run in launch["runs"]:
+            if tiers[run["benchmark"]] in _TIERS:
+                run["tier"] = tiers[run["benchmark"]]
+        content = json.dumps(
+            [launch, commit and commit["sha"], body["branch"], pull_request, number], sort_keys=True
         )
-    params = dict(benchmark.params)
-    if benchmark.version is not None:
-        params["version"] = benchmark.version
-    tier = benchmark.info.get("tier", "micro")
-    return {
-        "benchmark": benchmark.name,
-        "params": params,
-        "tier": tier if tier in ("static", "micro", "step", "replay") else "micro",
-        "status": benchmark.status,
-        "reason": benchmark.reason,
-        "metrics": rows,
-    }
+        launch["id"] = str(uuid.uuid5(_NAMESPACE, hashlib.sha256(content.encode()).hexdigest()))
+        _pack(launch)
+    return Upload(msgspec.json.encode(body), tuple(made.left_out))
 
 
-def encode(body: dict[str, Any]) -> bytes:
-    return msgspec.json.encode(body)
+def _pack(launch: dict[str, Any]) -> None:
+    """Samples as typed arrays: little-endian doubles in base64, a third of the text's size and exact."""
+    for run in launch["runs"]:
+        for metric in run["metrics"]:
+            if len(metric["samples"]) >= _PACK_FROM:
+                doubles = array("d", metric["samples"])
+                if sys.byteorder == "big":
+                    doubles.byteswap()
+                metric["samples"] = {"dtype": "f8", "bdata": base64.b64encode(doubles.tobytes()).decode()}

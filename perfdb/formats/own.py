@@ -53,7 +53,7 @@ class _Benchmark(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Environment(msgspec.Struct, forbid_unknown_fields=True):
-    klass: dict[str, Any] = {}
+    klass: dict[str, Any] = msgspec.field(default_factory=dict, name="class")
     boundary: dict[str, Any] = {}
     info: dict[str, Any] = {}
 

@@ -144,7 +144,7 @@ class EnvironmentReading:
     info: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return {"klass": self.klass, "boundary": self.boundary, "info": self.info}
+        return {"class": self.klass, "boundary": self.boundary, "info": self.info}
 
 
 @dataclass(frozen=True, slots=True)

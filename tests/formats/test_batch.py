@@ -1,4 +1,4 @@
-"""Every reading becomes a batch that the API's own schema accepts."""
+"""Every reading becomes an upload that the API's own schema accepts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfdb.formats import CommitReading, FormatError, read
-from perfdb.formats.batch import batch
+from perfdb.client.results import batch, encode
+from perfdb.formats import FormatError, Reading, read
 from perfdb.services.batch import Batch
 from tests.formats.files import INPUTS, SHARED, handed, own
 
 FILES = sorted(INPUTS.iterdir()) + sorted(path for path in SHARED.rglob("*") if path.is_file())
+
+
+def _upload(reading: Reading) -> Batch:
+    body = batch(reading, commit=None, branch="main", pull_request=None, pool="default")
+    return msgspec.json.decode(encode(body), type=Batch)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -21,39 +26,26 @@ def test_the_schema_of_the_server_takes_it(path: Path) -> None:
         reading = read(path)
     except FormatError:
         pytest.skip("not one reading")
-    made = batch(reading, branch="main")
-    decoded = msgspec.convert(msgspec.json.decode(msgspec.json.encode(made.body)), Batch)
-    sent = {run.benchmark for launch in decoded.launches for run in launch.runs}
-    assert sent == {each.name for each in reading.benchmarks if each.status != "skipped"}
-    for launch in decoded.launches:
-        for run in launch.runs:
-            assert all(row.tracked <= (row.lower_is_better is not None) for row in run.metrics)
+    sent = [run for launch in _upload(reading).launches for run in launch.runs]
+    assert {run.benchmark for run in sent} == {
+        each.name for each in reading.benchmarks if each.status != "skipped"
+    }
+    assert all(row.tracked <= (row.lower_is_better is not None) for run in sent for row in run.metrics)
 
 
 def test_launches_stay_launches() -> None:
-    made = batch(handed("hyperfine/bencher_two.json"))
     # 27 runs of the first command, 13 of the second: the first 13 launches hold both.
-    assert [len(launch["runs"]) for launch in made.body["launches"]] == [2] * 13 + [1] * 14
+    made = _upload(handed("hyperfine/bencher_two.json"))
+    assert [sum(bool(run.metrics) for run in launch.runs) for launch in made.launches] == [2] * 13 + [1] * 14
 
 
-def test_versions_failures_and_commits() -> None:
-    reading = own("asv_v2.json")
-    made = batch(reading, pool="lab")
-    runs = [run for launch in made.body["launches"] for run in launch["runs"]]
-    assert {run["definition_hash"] for run in runs} == {"f00dcafe", "beefbeef", "1", "cafe"}
-    # Another version is another case, and so another series.
-    assert {run["params"]["benchmark_version"] for run in runs} == {"f00dcafe", "beefbeef", "1", "cafe"}
-    assert [run["status"] for run in runs].count("error") == 3
-    assert made.body["commit"]["sha"] == "aaaabbbbccccddddeeeeffff0000111122223333"
-    assert batch(reading, commit=CommitReading("r123")).left_out == ["commit r123: not a git hash"]
+def test_a_percentile_the_server_does_not_compute_keeps_its_value() -> None:
+    (launch,) = _upload(own("mlperf_single_stream_summary.txt")).launches
+    p97 = next(row for row in launch.runs[0].metrics if row.name == "latency_p97")
+    assert (p97.value, p97.statistic) == (90892308.0, "median")
 
 
-def test_what_was_skipped_is_named() -> None:
-    made = batch(own("nvbench_new.json"))
-    assert made.left_out == ["copy: skipped: not enough memory"]
-
-
-def test_serving_results_are_of_the_replay_tier() -> None:
-    run = batch(own("vllm_detailed.json")).body["launches"][0]["runs"][0]
-    assert run["tier"] == "replay"
-    assert run["log"].startswith("1 of 4 requests failed")
+def test_a_tail_of_ten_queries_is_stored_and_never_judged() -> None:
+    (launch,) = _upload(handed("mlperf/thienlm_summary.txt")).launches
+    tracked = {row.name: row.tracked for row in launch.runs[0].metrics}
+    assert (tracked["latency_p99"], tracked["latency_mean"]) == (False, True)
