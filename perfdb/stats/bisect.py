@@ -264,10 +264,19 @@ class Search:
         assert ends is not None
         good, bad = (self._end_launches - len(self._raw.get(end, [])) for end in ends)
         if k > 1:
-            return [Probe(end, count) for end, count in zip(ends, (good, bad), strict=True) if count > 0]
+            probes = [Probe(end, count) for end, count in zip(ends, (good, bad), strict=True) if count > 0]
+            return probes + self._spread(k - len(probes))
         if good == self._end_launches:
             return [Probe(ends[0], 1)]
         return [Probe(ends[1], bad)] if bad > 0 else [Probe(ends[0], good)]
+
+    def _spread(self, k: int) -> list[Probe]:
+        """Evenly spaced commits for workers that the ends leave idle; none once any commit between was launched."""
+        ends = self._ends()
+        if ends is None or any(ends[0] < commit < ends[1] for commit in self._raw):
+            return []
+        even = {round(ends[0] + (ends[1] - ends[0]) * j / (k + 1)) for j in range(1, k + 1)}
+        return [Probe(commit, 2) for commit in sorted(even - self._broken - set(ends))]
 
     def _chooser(self, evidence: Evidence) -> Chooser:
         return Chooser(

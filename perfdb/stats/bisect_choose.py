@@ -14,6 +14,7 @@ from perfdb.stats.bisect_evidence import NAMING, Evidence
 END_DOUBT = 0.03  # while no step at all is likelier than this, the ends are launched
 SEVERAL_DOUBT = 0.1  # more than this speaks against a single culprit
 LOT = 0.34  # share of the best batch that is launched before deciding again
+BATCH_LOT = 0.67  # the same for workers side by side, who wait for each other
 BUILD_WEIGHT = (
     0.2  # of a build's cost in planning: what is built serves later probes too, which greed cannot see
 )
@@ -77,17 +78,30 @@ class Chooser:
             unseen = self.evidence.unseen()
             if unseen is not None:
                 return [Probe(unseen, self._launches_to_tell())]
-        candidates = self._candidates()
-        s, variance = self.evidence.signal
         if k > 1 and self.evidence.posterior.several < 0.5:
-            positions = self.evidence.per_commit(self.evidence.posterior.gaps())
-            positions[0] = (
-                self.evidence.posterior.none + float(self.evidence.posterior.hidden_gaps.sum()) + 1e-9
-            )
-            picks = planning.best_batch(candidates, positions, s, variance, self.costs.launch, k)
-        else:
-            picks = [self._single(candidates, s, variance)]
-        return [Probe(p.commit, max(1, round(p.launches * LOT))) for p in picks if p.bits_per_cost > 0]
+            return self._batch(k)
+        s, variance = self.evidence.signal
+        pick = self._single(self._candidates(), s, variance)
+        return [Probe(pick.commit, max(1, round(pick.launches * LOT)))]
+
+    def _batch(self, k: int) -> list[Probe]:
+        """Probes that run side by side. Who need not build launches more instead of waiting for those who do."""
+        candidates, posterior = self._candidates(), self.evidence.posterior
+        s, variance = self.evidence.signal
+        positions = self.evidence.per_commit(posterior.gaps())
+        positions[0] = posterior.none + float(posterior.hidden_gaps.sum()) + 1e-9
+        picks = planning.best_batch(candidates, positions, s, variance, self.costs.launch, k)
+        picks = [pick for pick in picks if pick.bits_per_cost > 0]
+        if not picks:
+            return [Probe(self._refresh().commit, 1)]
+        lots = [max(1, round(pick.launches * BATCH_LOT)) for pick in picks]
+        builds = [0.0 if pick.commit in self.costs.built else self.costs.build for pick in picks]
+        wall = max(build + lot * self.costs.launch for build, lot in zip(builds, lots, strict=True))
+        fill = [int((wall - build) / self.costs.launch) for build in builds]
+        return [
+            Probe(pick.commit, max(lot, min(2 * lot, room)))
+            for pick, lot, room in zip(picks, lots, fill, strict=True)
+        ]
 
     def _next_of_several(self) -> Probe | None:
         """Split the widest gap that holds a rise, or launch beside a gap of which that is not sure."""
@@ -117,7 +131,9 @@ class Chooser:
         good, bad = (len(self.evidence.launches[end]) for end in ends)
         if k > 1:
             lot = max(1, (good + bad) // 8)
-            return [Probe(ends[0], lot + max(bad - good, 0)), Probe(ends[1], lot + max(good - bad, 0))]
+            both = [Probe(ends[0], lot + max(bad - good, 0)), Probe(ends[1], lot + max(good - bad, 0))]
+            others = self._batch(k - 2) if k > 2 else []
+            return both + [probe for probe in others if probe.commit not in ends]
         lot = max(1, (good + bad) // 12)
         return [Probe(ends[0] if good <= bad else ends[1], max(lot, abs(good - bad)))]
 
