@@ -79,7 +79,8 @@ def show(answer: dict[str, Any], how: str) -> str:
     head = f"perfdb: {answer['decision']}"
     facts = f"{answer['note']}; {decided} of {total} measurements decided, {answer['same']} the same"
     if answer["launches_needed"]:
-        facts += f"; {answer['launches_needed']} more launches (about {answer['minutes_needed']:g} min) would settle the rest"
+        more, minutes = answer["launches_needed"], answer["minutes_needed"]
+        facts += f"; {more} more launches (about {minutes:g} min) would settle the rest"
     if how == "markdown":
         lines = [f"### {output.neutral(head)}", "", output.neutral(facts)]
         for name in _LISTS:

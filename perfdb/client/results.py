@@ -9,7 +9,7 @@ import sys
 import uuid
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +17,20 @@ import msgspec
 
 from perfdb.client.settings import UsageError
 from perfdb.formats import FormatError, Reading, read
-from perfdb.formats.batch import batch as to_batch
-from perfdb.formats.reading import identity
+from perfdb.formats.reading import BenchmarkReading, MetricReading, identity
 from runners.result import LaunchResult
 
 _STATISTICS = ("median", "mean", "min", "max", "p90", "p95", "p99", "p999", "rate", "count")
 _NAMESPACE = uuid.UUID("3a1f0c52-7f6e-4d0e-8f3b-2f3a3c1d9b01")
 _TIERS = ("static", "micro", "step", "replay")
+_TIER_OF = dict.fromkeys(
+    (
+        "vllm", "sglang", "aiperf", "aiperf-records", "genai-perf", "mlperf-summary", "mlperf-detail", "k6",
+        "locust", "wrk",
+    ),
+    "replay",
+) | {"torchbench": "step"}  # fmt: skip
 _PACK_FROM = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """A request body, and what of the reading the API has no place for, with the reason."""
-
-    body: bytes
-    left_out: tuple[str, ...] = ()
 
 
 def load(path: str, *, format: str = "auto", lower_is_better: bool | None = None) -> Reading:
@@ -94,9 +92,9 @@ def document(launches: Sequence[LaunchResult], *, commit: dict[str, Any] | None)
 
 def _environment(launches: Sequence[LaunchResult]) -> dict[str, Any]:
     if not launches:
-        return {"klass": {}, "boundary": {}, "info": {}}
+        return {"class": {}, "boundary": {}, "info": {}}
     first = launches[0].environment
-    return {"klass": first.klass, "boundary": first.boundary, "info": first.info}
+    return {"class": first.klass, "boundary": first.boundary, "info": first.info}
 
 
 def _benchmark(case: dict[str, Any]) -> dict[str, Any]:
@@ -119,37 +117,97 @@ def batch(
     branch: str | None,
     pull_request: int | None,
     pool: str,
-) -> Upload:
-    """The upload that the API takes: launch i of every metric goes into launch i.
+) -> dict[str, Any]:
+    """The upload that the API takes, as plain data: launch i of every metric goes into launch i.
 
     Every launch gets a key made of its content and its place, so that the same file for the same commit is the same
     launch however often it is sent, while two equal launches of one file stay two.
     """
-    made = to_batch(reading, branch=branch, pool=pool, tier=None)
-    body = made.body | {"pull_request": pull_request}
-    body.pop("commit", None)
-    if commit is not None:
-        body["commit"] = commit
-    body.setdefault("branch", None)
-    tiers = {each.name: each.info.get("tier") for each in reading.benchmarks}
-    for number, launch in enumerate(body["launches"]):
-        for run in launch["runs"]:
-            if tiers[run["benchmark"]] in _TIERS:
-                run["tier"] = tiers[run["benchmark"]]
-        content = json.dumps(
-            [launch, commit and commit["sha"], body["branch"], pull_request, number], sort_keys=True
-        )
+    count = max((len(m.launches) for b in reading.benchmarks for m in b.metrics), default=1)
+    environment = reading.environment.to_json()
+    environment["info"] = environment["info"] | {"format": reading.format}
+    launches: list[dict[str, Any]] = [{"environment": environment, "runs": []} for _ in range(count)]
+    if (moment := _moment(reading.started_at)) is not None:
+        for launch in launches:
+            launch["started_at"] = moment
+    for benchmark in reading.benchmarks:
+        if benchmark.status == "skipped":
+            continue
+        for number, launch in enumerate(launches):
+            metrics = [m for m in benchmark.metrics if number < len(m.launches)]
+            if metrics or not number:
+                launch["runs"].append(_run(benchmark, metrics, number, reading.format))
+    launches = [launch for launch in launches if launch["runs"]]
+    for number, launch in enumerate(launches):
+        content = json.dumps([launch, commit and commit["sha"], branch, pull_request, number], sort_keys=True)
         launch["id"] = str(uuid.uuid5(_NAMESPACE, hashlib.sha256(content.encode()).hexdigest()))
-        _pack(launch)
-    return Upload(msgspec.json.encode(body), tuple(made.left_out))
+    return {
+        "launches": launches,
+        "commit": commit,
+        "branch": branch,
+        "pull_request": pull_request,
+        "pool": pool,
+    }
 
 
-def _pack(launch: dict[str, Any]) -> None:
-    """Samples as typed arrays: little-endian doubles in base64, a third of the text's size and exact."""
-    for run in launch["runs"]:
-        for metric in run["metrics"]:
-            if len(metric["samples"]) >= _PACK_FROM:
-                doubles = array("d", metric["samples"])
-                if sys.byteorder == "big":
-                    doubles.byteswap()
-                metric["samples"] = {"dtype": "f8", "bdata": base64.b64encode(doubles.tobytes()).decode()}
+def _run(
+    benchmark: BenchmarkReading, metrics: Sequence[MetricReading], number: int, format: str
+) -> dict[str, Any]:
+    # A case is known by its parameters alone, so a benchmark's version has to be one of them.
+    version = {"benchmark_version": benchmark.version[:16]} if benchmark.version else {}
+    tier = benchmark.info.get("tier")
+    return {
+        "benchmark": benchmark.name,
+        "params": benchmark.params | version,
+        "tier": tier if tier in _TIERS else _TIER_OF.get(format, "micro"),
+        "status": benchmark.status,
+        "reason": benchmark.reason,
+        "log": "\n".join(benchmark.notes),
+        "definition_hash": benchmark.version or "",
+        "metrics": [row for metric in metrics if (row := _metric(metric, number)) is not None],
+    }
+
+
+def _metric(metric: MetricReading, number: int) -> dict[str, Any] | None:
+    figure = metric.per_launch()[number]
+    if not figure.samples and figure.value is None:
+        return None
+    # The server computes what it can from the samples; a figure of more than they are, or of another kind, is sent.
+    known = metric.statistic in _STATISTICS
+    own = figure.value if metric.partial or not figure.samples or not known else None
+    return {
+        "name": metric.name,
+        "unit": metric.unit,
+        "lower_is_better": metric.lower_is_better,
+        "statistic": metric.statistic if known else "median",
+        "samples": [float(x) for x in figure.samples],
+        "value": None if own is None else float(own),
+        # Without direction, or without a tail to speak of, nothing may alert.
+        "tracked": metric.lower_is_better is not None and not metric.no_tail,
+    }
+
+
+def _moment(text: str | None) -> str | None:
+    """An instant with its offset as ISO 8601; a time without one is no instant and is left out."""
+    try:
+        moment = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return moment.isoformat() if moment.tzinfo is not None else None
+
+
+def encode(body: dict[str, Any]) -> bytes:
+    """The body as JSON; sample lists as typed arrays: little-endian doubles in base64, exact and short."""
+    for launch in body["launches"]:
+        for run in launch["runs"]:
+            for metric in run["metrics"]:
+                if isinstance(metric["samples"], list) and len(metric["samples"]) >= _PACK_FROM:
+                    metric["samples"] = _packed(metric["samples"])
+    return msgspec.json.encode(body)
+
+
+def _packed(samples: Sequence[float]) -> dict[str, str]:
+    doubles = array("d", samples)
+    if sys.byteorder == "big":
+        doubles.byteswap()
+    return {"dtype": "f8", "bdata": base64.b64encode(doubles.tobytes()).decode()}

@@ -40,11 +40,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    from perfdb.client import results
     from perfdb.client.http import Refused, ServerAway
 
     server = server_of(args)
-    bodies = [(path, results.encode(_body(args, path))) for path in args.file]
+    bodies = [(path, _body(args, path)) for path in args.file]
     waiting = sorted(_waiting(server))
     if not bodies and not waiting:
         raise UsageError("no file given, and nothing waits in the spool")
@@ -81,7 +80,7 @@ def _empty_spool(server: Server, waiting: list[Path]) -> int:
     return 0
 
 
-def _body(args: argparse.Namespace, path: str) -> dict[str, object]:
+def _body(args: argparse.Namespace, path: str) -> bytes:
     from perfdb.client import measure, results
 
     reading = results.load(
@@ -98,13 +97,17 @@ def _body(args: argparse.Namespace, path: str) -> dict[str, object]:
     if sha is None:
         raise UsageError(f"{path}: it names no commit, and {args.repo} is no git repository: give --commit")
     commit = facts if facts and facts["sha"].startswith(str(sha)) else {"sha": str(sha)}
-    return results.batch(
+    for each in reading.benchmarks:
+        if each.status == "skipped":
+            complain(f"{path}: {each.name} left out: skipped {each.reason}".rstrip())
+    body = results.batch(
         reading,
         commit=commit,
         branch=args.branch or os.environ.get("PERFDB_BRANCH"),
         pull_request=args.pull_request,
         pool=args.pool,
     )
+    return results.encode(body)
 
 
 def _send(server: Server, body: bytes) -> str:
