@@ -86,7 +86,7 @@ class Chooser:
 
     def _batch(self, k: int) -> list[Probe]:
         """Probes that run side by side. Who need not build launches more instead of waiting for those who do."""
-        candidates, posterior = self._candidates(), self.evidence.posterior
+        candidates, posterior = self._candidates(build_weight=1.0), self.evidence.posterior
         s, variance = self.evidence.signal
         positions = self.evidence.per_commit(posterior.gaps())
         positions[0] = posterior.none + float(posterior.hidden_gaps.sum()) + 1e-9
@@ -130,7 +130,7 @@ class Chooser:
         ends = self.evidence.ends
         good, bad = (len(self.evidence.launches[end]) for end in ends)
         if k > 1:
-            lot = max(1, (good + bad) // 8)
+            lot = max(2, (good + bad) // 8)
             both = [Probe(ends[0], lot + max(bad - good, 0)), Probe(ends[1], lot + max(good - bad, 0))]
             others = self._batch(k - 2) if k > 2 else []
             return both + [probe for probe in others if probe.commit not in ends]
@@ -170,9 +170,9 @@ class Chooser:
             int(self.evidence.data.commits[int(np.argmin(self.evidence.data.counts))]), 1, 1e-9
         )
 
-    def _candidates(self) -> planning.Candidates:
+    def _candidates(self, *, build_weight: float = BUILD_WEIGHT) -> planning.Candidates:
         size = self.evidence.n_commits + 1
-        launches, build = np.zeros(size), np.full(size, BUILD_WEIGHT * self.costs.build)
+        launches, build = np.zeros(size), np.full(size, build_weight * self.costs.build)
         for commit, values in self.evidence.launches.items():
             launches[commit] = len(values)
         build[list(self.costs.built)] = 0.0

@@ -111,8 +111,8 @@ def requests(pair: Pair, launches: Mapping[int, list[float]], k: int) -> list[Re
     after = len(launches.get(pair.after, [])) - pair.after_launches
     if k > 1:
         return [
-            Request(pair.before, 1 + max(after - before, 0)),
-            Request(pair.after, 1 + max(before - after, 0)),
+            Request(pair.before, 2 + max(after - before, 0)),
+            Request(pair.after, 2 + max(before - after, 0)),
         ]
     if before == after:
         return [Request(pair.before, 1)]
