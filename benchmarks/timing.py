@@ -152,9 +152,12 @@ def _durations_us(text: str) -> list[float]:
     ]
 
 
-def analyse(measured: Path, profiled: Path | None) -> None:
+def analyse(measured: Path, profiled: Path | None, *, without_first: bool) -> None:
     record = json.loads(measured.read_text())
     launches = record["launches"]
+    if without_first:
+        for item in launches:
+            del item["cases"][item["order"][0]]
     ncu = json.loads(profiled.read_text()) if profiled else {}
     names = sorted({name for item in launches for name in item["cases"]})
     print(f"{len(launches)} launches, budget {record['budget_s']} s a case")
@@ -216,6 +219,8 @@ def _trials(launches: list[dict[str, Any]]) -> None:
         count = {"regressed": 0, "improved": 0}
         for _ in range(TRIALS):
             usable = [item["cases"] for item in launches if _ok(item, base) and _ok(item, head)]
+            if len(usable) < 2 * LAUNCHES_A_SIDE:
+                break
             drawn = rng.sample(usable, 2 * LAUNCHES_A_SIDE)
             left, right = drawn[:LAUNCHES_A_SIDE], drawn[LAUNCHES_A_SIDE:]
             verdict = compare(
@@ -255,6 +260,9 @@ def main() -> None:
     three = commands.add_parser("analyse")
     three.add_argument("measured", type=Path)
     three.add_argument("profiled", type=Path, nargs="?")
+    three.add_argument(
+        "--without-first", action="store_true", help="leave out the case that each process measured first"
+    )
     chosen = parser.parse_args()
     if chosen.command == "measure":
         measure(
@@ -270,7 +278,7 @@ def main() -> None:
 
         profile(chosen.out, ncu=chosen.ncu, calls=chosen.calls, names=chosen.cases or list(CASES))
     else:
-        analyse(chosen.measured, chosen.profiled)
+        analyse(chosen.measured, chosen.profiled, without_first=chosen.without_first)
 
 
 if __name__ == "__main__":

@@ -53,13 +53,13 @@ def main(arguments: list[str]) -> int:
     for tier in {case.tier for _, case in cases} & set(TIER_MODULES):
         # The harness, with all that it calls, is bound before any candidate code is imported.
         importlib.import_module(f".{TIER_MODULES[tier]}", __package__)
+    micro = [case for _, case in cases if case.tier == "micro"]
     if request["device"] == "cuda" and request["project"]:
-        importlib.import_module(".cuda_timing", __package__)
-    if request["device"] == "cuda" and any(
-        case.tier == "micro" and "work" in case.options for _, case in cases
-    ):
-        ceilings = importlib.import_module(".ceilings", __package__).measured()
-        sender.send({"ceilings": ceilings.as_wire()})
+        cuda_timing = importlib.import_module(".cuda_timing", __package__)
+        if any("work" in case.options for case in micro):
+            sender.send({"ceilings": importlib.import_module(".ceilings", __package__).measured().as_wire()})
+        if micro:
+            cuda_timing.prime()
     seal = Seal(str(__package__))
     send, collect, write, marker = sender.send, gc.collect, os.write, request.pop("marker")
     if request["sentinel"]:

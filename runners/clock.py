@@ -54,10 +54,11 @@ class ClockCounter:
     def mhz(self, count: int) -> list[float | None]:
         """SM clock of the first `count` intervals; None where the two stamps ran on different SMs."""
         rows: list[Any] = self._stamps[:count].tolist()
-        return [_interval_mhz(*row) for row in rows]
+        return [interval_mhz(*row) for row in rows]
 
 
-def _interval_mhz(begin: list[int], end: list[int]) -> float | None:
+def interval_mhz(begin: list[int], end: list[int]) -> float | None:
+    """SM clock between two stamps (SM, cycles, nanoseconds); None across SMs or without time between."""
     duration_ns = end[2] - begin[2]
     if begin[0] != end[0] or duration_ns <= 0:
         return None
