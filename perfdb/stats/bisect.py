@@ -44,8 +44,8 @@ END_LAUNCHES_WITHOUT_HISTORY = 2
 DEFAULT_MAX_COST = 600.0  # in launches
 MINIMUM_HISTORY = 5
 # The share of the stated risk that a name may use up: the rest is for noise laws that are only assumed.
-RISK_SHARE = 0.4
-RISK_SHARE_WITHOUT_HISTORY = 0.2
+RISK_SHARE = 0.3
+RISK_SHARE_WITHOUT_HISTORY = 0.1
 
 
 @dataclass(frozen=True)

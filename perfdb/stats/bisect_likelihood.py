@@ -37,7 +37,9 @@ class KernelLaw:
     effective_sd: float
 
     def at(self, residuals: Floats) -> Floats:
-        return np.interp(residuals, self.points, self.log_density)
+        """Interpolated; beyond the table it falls with the square of the distance, as its Cauchy floor does."""
+        beyond = np.maximum(np.abs(residuals) / self.points[-1], 1.0)
+        return np.asarray(np.interp(residuals, self.points, self.log_density) - 2.0 * np.log(beyond))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 
 RANK_LEVEL = 0.05
-FRESH_LOG_ODDS = math.log(2.5)
+FRESH_LOG_ODDS = math.log(4.0)
 FRESH_MINIMUM = 1
 
 
