@@ -55,13 +55,7 @@ class Seal:
         self._package = package
         self._builtins = {name: getattr(builtins, name) for name in _BUILTINS}
         self._time = {name: getattr(time, name) for name in ("monotonic", "perf_counter", "perf_counter_ns")}
-        self._own: dict[str, tuple[Any, Any]] = {}
-        self.extend()
-
-    def extend(self) -> None:
-        """Add modules of the harness that were loaded since (before the next candidate is)."""
-        for path, found in self._functions():
-            self._own.setdefault(path, (found, _state(found)))
+        self._own = {path: (found, _state(found)) for path, found in self._functions()}
 
     def broken(self) -> str | None:
         """The first replaced function, as a sentence; None while all are what they were."""
