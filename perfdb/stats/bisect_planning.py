@@ -9,6 +9,7 @@ channel. Launches beside earlier ones, and levels that are known only so well, g
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from functools import cache
 
@@ -129,9 +130,7 @@ def best_batch(
 
 
 def _split(branches: Floats, pick: Choice, d: float) -> Floats:
-    from math import erfc, sqrt
-
-    wrong = 0.5 * erfc(d / (2.0 * sqrt(2.0)))
+    wrong = 0.5 * math.erfc(d / (2.0 * math.sqrt(2.0)))
     yes = np.zeros(branches.shape[1])
     yes[1 : pick.commit + 1] = 1.0
     likely = yes * (1 - wrong) + (1 - yes) * wrong
