@@ -156,6 +156,8 @@ def _close_unsupported(changes: Sequence[Change]) -> list[int]:
         if not alert.is_open or any(c.active and c.kind in _LASTING for c in members):
             continue
         passed = any(c.active and c.kind == "episode" for c in members)
+        if alert.culprit_id is not None and not passed:
+            continue  # a bisection measured both sides of it; later noise does not undo that
         why = (
             "the metric went back to its old level by itself"
             if passed

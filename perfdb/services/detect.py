@@ -24,6 +24,7 @@ from perfdb.stats.changes import ChangeKind, find_changes
 from perfdb.stats.comparison import compare
 from perfdb.stats.noise import Noise
 from perfdb.stats.policy import Metric, Policy
+from perfdb.stats.short_history import short_change
 from perfdb.stats.verdict import Verdict
 
 LASTING = (ChangeKind.STEP, ChangeKind.RAMP, ChangeKind.NEW_MODE)
@@ -91,6 +92,9 @@ def changes_of(history: History, *, metric: Metric, policy: Policy) -> list[Foun
     if not rows:
         return []
     found = find_changes(rows, metric=metric, policy=policy)
+    if not any(change.kind in LASTING for change in found):
+        young = short_change(rows, metric=metric, policy=policy)
+        found = [*found, young] if young else found
     return [_at_positions(change, first, surrogate) for change in found]
 
 
