@@ -26,7 +26,7 @@ SHORT = 32
 LEAST_BEFORE, LEAST_LAUNCHES = 3, 4
 SMALLEST, LARGE = 0.04, 0.18
 LEAST_AFTER_LARGE, LEAST_AFTER = 2, 5
-"""Log scale. A throttled machine loses 5 to 15 % for a few commits: a step of that size waits longer than a LARGE one."""
+"""Log scale. A throttled machine loses 5 to 15 % for a few commits: a step that small waits longer."""
 SUPERIORITY = 0.90
 Z_LIMIT = 3.5
 """Standard deviations of the rank sum: 5e-4 two-sided. Few launches cannot reach it and decide nothing here."""
