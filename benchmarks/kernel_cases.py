@@ -149,6 +149,7 @@ def rmsnorm_backward_cases() -> list[Case]:
 
 def softmax_cases() -> list[Case]:
     shapes = (
+        ("Llama-3.2-1B scores 1k", 131072, 1024),
         ("Llama-3.1-8B scores 2k", 65536, 2048),
         ("Llama-3.1-8B scores 4k", 32768, 4096),
         ("Mistral-7B scores 8k", 16384, 8192),
@@ -498,7 +499,8 @@ def adamw_cases() -> list[Case]:
     ]  # fmt: skip
 
 
-def fp8_gemm_cases() -> list[Case]:
+def fp8_gemm_cases(*, fast: bool = True) -> list[Case]:
+    """fast: sums stay in the matrix unit's narrow accumulator, whose error grows with k; ours and torch's alike."""
     shapes = (
         ("Llama-3.1-8B gate", 8192, 14336, 4096),
         ("Llama-3.1-8B down", 8192, 4096, 14336),
@@ -510,19 +512,20 @@ def fp8_gemm_cases() -> list[Case]:
     )
 
     def inputs(seed: int, m: int, n: int, k: int) -> Arguments:
-        a, b = (_random(seed, rows, k).to(torch.float8_e4m3fn) for rows in (m, n))
+        a, b = (_random(seed + i, rows, k).to(torch.float8_e4m3fn) for i, rows in enumerate((m, n)))
         scales = (torch.full((1,), 0.1, device="cuda"), torch.full((1,), 0.2, device="cuda"))
         return a, b, *scales
 
     def peer(a: Arguments) -> Any:
-        return torch._scaled_mm(a[0], a[1].T, a[2], a[3], out_dtype=BF16, use_fast_accum=True)
+        return torch._scaled_mm(a[0], a[1].T, a[2], a[3], out_dtype=BF16, use_fast_accum=fast)
 
     return [
         Case(
-            op="fp8_gemm", model=model, shape=f"{m}x{n}x{k}", bytes=float(m * k + n * k + 2 * m * n),
+            op="fp8_gemm" if fast else "fp8_gemm_exact", model=model, shape=f"{m}x{n}x{k}", bytes=float(m * k + n * k + 2 * m * n),
             flops=2.0 * m * n * k,
-            inputs=lambda seed, s=(m, n, k): inputs(seed, *s), ours=lambda a, c: fp8_gemm.fp8_gemm(*a, config=c),
+            inputs=lambda seed, s=(m, n, k): inputs(seed, *s), ours=lambda a, c: fp8_gemm.fp8_gemm(*a, fast_accumulation=fast, config=c),
             peer=peer, peer_name="torch _scaled_mm", expected=lambda a: fp8_gemm.fp8_gemm_reference(*a),
+            tolerance=5e-2 if fast else 1e-2,
             space=fp8_gemm.kernel.SPACE,
         )
         for model, m, n, k in shapes
@@ -544,6 +547,7 @@ OPERATIONS: dict[str, Callable[[], list[Case]]] = {
     "embedding_bag": embedding_bag_cases,
     "adamw": adamw_cases,
     "fp8_gemm": fp8_gemm_cases,
+    "fp8_gemm_exact": lambda: fp8_gemm_cases(fast=False),
 }
 
 

@@ -161,7 +161,7 @@ def _embedding_bag() -> list[Entry]:
     types = [_F32, _INDEX, _INDEX, _F32, _F32, _COUNT, _COUNT, "i32", "i32"]
     return [
         _entry(
-            embedding_bag.kernel.embedding_bag_forward, types, constants, embedding_bag.kernel.choose(_DIM)
+            embedding_bag.kernel.embedding_bag_forward, types, constants, embedding_bag.kernel.choose(_DIM, 4)
         )
     ]
 

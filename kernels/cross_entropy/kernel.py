@@ -21,11 +21,11 @@ BACKWARD_SPACE: tuple[Config, ...] = tuple(
 
 
 def choose() -> Config:
-    return config(LANES=512, VECTOR=8, num_warps=8, num_stages=3)
+    return config(LANES=256, VECTOR=8, num_warps=4, num_stages=1)
 
 
 def choose_backward() -> Config:
-    return config(BLOCK=4096, num_warps=8, num_stages=1)
+    return config(BLOCK=2048, num_warps=4, num_stages=1)
 
 
 @triton.jit

@@ -96,7 +96,7 @@ class _EmbeddingBag(torch.autograd.Function):
     ) -> torch.Tensor:
         weight = weight if weight.stride(1) == 1 else weight.contiguous()
         bags, dim = offsets.numel(), weight.shape[1]
-        chosen = config or kernel.choose(dim)
+        chosen = config or kernel.choose(dim, weight.element_size())
         block = min(power_of_two(dim), kernel.MAX_BLOCK)
         out = torch.empty((bags, dim), dtype=weight.dtype, device=weight.device)
         weights = None if per_sample_weights is None else per_sample_weights.contiguous()

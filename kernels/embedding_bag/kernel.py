@@ -17,7 +17,10 @@ SPACE: tuple[Config, ...] = tuple(
 )
 
 
-def choose(dim: int) -> Config:
+def choose(dim: int, element_bytes: int) -> Config:
+    """Enough warps that each lane gathers 16 bytes of a row, and no more: idle lanes cost half the bandwidth."""
+    if dim * element_bytes <= 256:
+        return config(ITEMS=8, num_warps=1, num_stages=2)
     return config(ITEMS=16 if dim <= 256 else 8, num_warps=2 if dim <= 128 else 4, num_stages=1)
 
 

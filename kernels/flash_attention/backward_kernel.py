@@ -27,7 +27,7 @@ def choose_keys(dim: int, *, wide: bool) -> Config:
         return config(BLOCK_M=32, BLOCK_N=32, num_warps=4, num_stages=1)
     if dim == 256:
         return config(BLOCK_M=32, BLOCK_N=64, num_warps=8, num_stages=1)
-    return config(BLOCK_M=64, BLOCK_N=128, num_warps=8, num_stages=2)
+    return config(BLOCK_M=64, BLOCK_N=64, num_warps=4, num_stages=2)
 
 
 def choose_queries(dim: int, *, wide: bool) -> Config:
@@ -35,7 +35,7 @@ def choose_queries(dim: int, *, wide: bool) -> Config:
         return config(BLOCK_M=32, BLOCK_N=32, num_warps=4, num_stages=1)
     if dim == 256:
         return config(BLOCK_M=64, BLOCK_N=32, num_warps=8, num_stages=1)
-    return config(BLOCK_M=128, BLOCK_N=64, num_warps=8, num_stages=2)
+    return config(BLOCK_M=128, BLOCK_N=64, num_warps=8, num_stages=3)
 
 
 @triton.jit

@@ -24,7 +24,7 @@ def choose(dim: int, *, wide: bool) -> Config:
         return config(BLOCK_M=32, BLOCK_N=32, num_warps=4, num_stages=1)
     if dim == 256:
         return config(BLOCK_M=128, BLOCK_N=64, num_warps=8, num_stages=2)
-    return config(BLOCK_M=128, BLOCK_N=128 if dim <= 64 else 64, num_warps=8, num_stages=3)
+    return config(BLOCK_M=128, BLOCK_N=64, num_warps=4, num_stages=2)
 
 
 @triton.jit

@@ -20,7 +20,7 @@ MIN_KEYS_PER_SPLIT = 256
 
 
 def choose() -> Config:
-    return config(BLOCK_N=64, num_warps=4, num_stages=3)
+    return config(BLOCK_N=128, num_warps=4, num_stages=2)
 
 
 def choose_splits(rows: int, max_length: int, cores: int) -> int:

@@ -14,18 +14,19 @@ MAX_COLUMNS_ONE_PASS = 32768
 SPACE: tuple[Config, ...] = tuple(config(num_warps=warps, num_stages=1) for warps in (2, 4, 8, 16, 32))
 WIDE_SPACE: tuple[Config, ...] = tuple(
     config(BLOCK=block, num_warps=warps, num_stages=stages)
-    for block, warps in ((4096, 8), (8192, 8), (8192, 16), (16384, 16), (16384, 32))
+    for block, warps in ((8192, 16), (8192, 32), (16384, 16), (16384, 32), (32768, 32))
     for stages in (1, 3)
 )
 
 
 def choose(columns: int) -> Config:
     """Warps for a row kept in registers: about 16 to 64 elements a thread (sweep in docs/measurements)."""
-    return config(num_warps=min(16, max(2, power_of_two(columns) // 1024)), num_stages=1)
+    return config(num_warps=min(32, max(2, power_of_two(columns) // 1024)), num_stages=1)
 
 
 def choose_wide(columns: int) -> Config:
-    return config(BLOCK=8192, num_warps=16, num_stages=3)
+    """One program a multiprocessor: with more rows in flight the second reading would miss the cache."""
+    return config(BLOCK=16384, num_warps=32, num_stages=1)
 
 
 @triton.jit
