@@ -16,7 +16,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from kernels.common import Config
 from .kernel_cases import OPERATIONS, Case, tuning_cases
 
 BUFFERS = 12
-BUDGET_S = 0.12
+BUDGET_S = 0.06
 MIN_REPLAYS, MAX_REPLAYS = 5, 60
 FLUSH_BYTES = 256 * 2**20
 MEMORY_LIMIT_BYTES = 100 * 2**30
@@ -69,6 +69,7 @@ def main() -> None:
     measure.add_argument("--ops", default=",".join(OPERATIONS))
     measure.add_argument("--tune", type=int, default=0)
     measure.add_argument("--compile-only", type=int, default=0, metavar="PROCESSES")
+    measure.add_argument("--without-peer", default="", help="operations to time without torch beside them")
     measure.add_argument("--seconds", type=float, default=1e9, help="stop starting cases after this long")
     report = commands.add_parser("report")
     report.add_argument("results", type=Path)
@@ -87,7 +88,7 @@ def main() -> None:
         )
 
 
-def measure_all(ops: list[str], *, tune: int, out: Path, seconds: float) -> None:
+def measure_all(ops: list[str], *, tune: int, out: Path, seconds: float, alone: frozenset[str]) -> None:
     started = time.monotonic()
     results = Results(device=describe_device())
     results.ceilings = measure_ceilings()
@@ -98,7 +99,7 @@ def measure_all(ops: list[str], *, tune: int, out: Path, seconds: float) -> None
                 results.failures.append(f"{case.name}: not measured, time is up")
                 continue
             try:
-                results.rows += measure_case(case, configs)
+                results.rows += measure_case(replace(case, peer=None) if op in alone else case, configs)
             except Exception as error:  # one broken case must not take the others' numbers along
                 text = str(error).strip().splitlines() or [""]
                 results.failures.append(f"{case.name}: {type(error).__name__}: {text[0][:300]}")
