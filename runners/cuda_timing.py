@@ -10,14 +10,15 @@ around single calls behind a blocking kernel, which the notes say.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from .correctness import Tolerance, WrongResult, is_floating
+from .cuda_samplers import EventSampler, GraphSampler, Sampler, block, event
 from .stopping import FixedCount, Stopping
 from .subject import Judge, Slot, Subject
 from .timing import Timing
@@ -47,18 +48,6 @@ CYCLES_PER_S = 2e9
 HIDDEN_WORK_S = 50e-6
 
 
-class Sampler(Protocol):
-    """Takes one sample on the current stream, between `start` and `end`, over `calls` calls."""
-
-    calls: int
-    method: str
-    host_s: float
-
-    def outputs(self) -> list[tuple[Slot, Any]]: ...
-
-    def enqueue(self, start: Any, end: Any) -> None: ...
-
-
 @dataclass(frozen=True)
 class Device:
     """Facts of the GPU that sizes depend on."""
@@ -80,63 +69,6 @@ def slot_count(slot_bytes: int, device: Device) -> int:
     return max(2, min(wanted, MAX_SLOTS, fitting))
 
 
-class GraphSampler:
-    """Replays the captured calls. Raises RuntimeError from its constructor when the call cannot be captured."""
-
-    method = "cuda_graph"
-    host_s = 0.0
-
-    def __init__(self, judge: Judge, slots: Sequence[Slot]) -> None:
-        self.calls = len(slots)
-        self._slots = list(slots)
-        function = judge.subject.function
-        stream: Any = _new_stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for slot in self._slots[:3]:
-                function(*slot.args, **slot.kwargs)
-        torch.cuda.current_stream().wait_stream(stream)
-        torch.cuda.synchronize()
-        self._graph = torch.cuda.CUDAGraph()
-        self._outputs = []
-        with torch.cuda.graph(self._graph):
-            for slot in self._slots:
-                self._outputs.append(judge.observed(slot, function(*slot.args, **slot.kwargs)))
-
-    def outputs(self) -> list[tuple[Slot, Any]]:
-        return list(zip(self._slots, self._outputs, strict=True))
-
-    def enqueue(self, start: Any, end: Any) -> None:
-        start.record()
-        self._graph.replay()
-        end.record()
-
-
-class EventSampler:
-    """One call on the next slot, queued behind a blocking kernel so that the host is never waited for."""
-
-    method = "events"
-
-    def __init__(self, judge: Judge, slots: Sequence[Slot]) -> None:
-        self.calls = 1
-        self._judge = judge
-        self._slots = list(slots)
-        self._next = 0
-        self._last: list[tuple[Slot, Any]] = []
-        self.host_s = statistics.median(host_overhead_s(judge, slots, count=5))
-
-    def outputs(self) -> list[tuple[Slot, Any]]:
-        return self._last
-
-    def enqueue(self, start: Any, end: Any) -> None:
-        slot = self._slots[self._next % len(self._slots)]
-        self._next += 1
-        start.record()
-        output = self._judge.subject.function(*slot.args, **slot.kwargs)
-        end.record()
-        self._last = [(slot, self._judge.observed(slot, output))]
-
-
 class Bench:
     """Samples, their clocks, and the checks of every output."""
 
@@ -156,7 +88,7 @@ class Bench:
         events = []
         for i in range(count):
             self._prepare(sampler)
-            start, end = _event(), _event()
+            start, end = event(), event()
             if self._clock is not None:
                 self._clock.begin(i)
             sampler.enqueue(start, end)
@@ -173,7 +105,7 @@ class Bench:
     def require_reproducible(self, sampler: Sampler) -> None:
         """One replay judged on the host: bit for bit from now on if it was, else within the tolerance."""
         self._prepare(sampler)
-        sampler.enqueue(_event(), _event())
+        sampler.enqueue(event(), event())
         torch.cuda.synchronize()
         before = self._judge.compared
         for slot, observed in sampler.outputs():
@@ -187,7 +119,7 @@ class Bench:
         else:
             _poison(sampler.outputs(), self._slots)
         torch.sum(self._flush, dim=0, out=self._flushed)
-        _block(BLOCK_CYCLES + int(2 * sampler.host_s * CYCLES_PER_S))
+        block(BLOCK_CYCLES + int(2 * sampler.host_s * CYCLES_PER_S))
 
     def _check(self, outputs: Sequence[tuple[Slot, Any]]) -> None:
         """Enqueue the comparison of every output with its verified one; nothing waits."""
@@ -278,20 +210,6 @@ def single_call_s(judge: Judge, slots: Sequence[Slot], *, device: Device, count:
     return [duration for batch in taken for duration, _ in batch]
 
 
-def host_overhead_s(judge: Judge, slots: Sequence[Slot], *, count: int = 50) -> list[float]:
-    """Host time from call to return, in seconds, while the device has nothing queued."""
-    function = judge.subject.function
-    samples = []
-    for i in range(count + 5):
-        slot = slots[i % len(slots)]
-        torch.cuda.synchronize()
-        start = perf_counter()
-        function(*slot.args, **slot.kwargs)
-        samples.append(perf_counter() - start)
-    torch.cuda.synchronize()
-    return samples[5:]
-
-
 def require_no_hidden_work(judge: Judge, slot: Slot) -> None:
     """Raises WrongResult when the device still works after the call's own stream has finished.
 
@@ -301,7 +219,7 @@ def require_no_hidden_work(judge: Judge, slot: Slot) -> None:
     for _ in range(3):
         torch.cuda.synchronize()
         judge.subject.function(*slot.args, **slot.kwargs)
-        done = _event()
+        done = event()
         done.record()
         done.synchronize()
         start = perf_counter()
@@ -394,16 +312,6 @@ def _differs(leaf: Any, verified: Any, tolerance: Tolerance | None) -> Any:
     # Negated, so that NaN on one side differs; where both are the same infinity or NaN nothing is wrong.
     right = ((ours - wanted).abs() <= bound) | (ours == wanted) | (ours.isnan() & wanted.isnan())
     return ~right.all()
-
-
-# torch ships these without types.
-_new_event: Callable[..., Any] = torch.cuda.Event
-_new_stream: Callable[[], Any] = torch.cuda.Stream
-_block: Callable[[int], None] = torch.cuda._sleep
-
-
-def _event() -> Any:
-    return _new_event(enable_timing=True)
 
 
 def _clock_counter(capacity: int) -> tuple[Any, str]:

@@ -53,11 +53,12 @@ def held(wanted: Sequence[str], *, wait_s: float | None = None) -> Iterator[None
 
 
 def _open(path: Path) -> IO[str]:
-    # Without O_CREAT first: a sticky folder may forbid opening another user's file with it.
+    # Without O_CREAT first: a sticky folder may forbid opening another user's file with it. Never through a
+    # link that another user laid there, since the file is written to.
     try:
-        descriptor = os.open(path, os.O_RDWR)
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         with contextlib.suppress(PermissionError):
             os.fchmod(descriptor, 0o666)
     return os.fdopen(descriptor, "r+")

@@ -203,7 +203,8 @@ class _Bench:
             return [floor_s / sample for sample in samples]
         if quantity in _WORK_KEYS:
             return [self.work[_WORK_KEYS[quantity][0]] / sample for sample in samples]
-        from .cuda_timing import Device, host_overhead_s, single_call_s
+        from .cuda_samplers import host_overhead_s
+        from .cuda_timing import Device, single_call_s
 
         if quantity == "single_call":
             return single_call_s(self.judge, self.slots, device=Device.current())

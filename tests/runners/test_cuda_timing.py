@@ -6,7 +6,9 @@ path by graph runs in test_gpu.py.
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from runners import cuda_timing  # noqa: E402
+from runners import cuda_samplers, cuda_timing  # noqa: E402
 from runners.clock import interval_mhz  # noqa: E402
 from runners.correctness import Tolerance, WrongResult  # noqa: E402
 from runners.stopping import FixedCount  # noqa: E402
@@ -44,9 +46,9 @@ def host_as_device(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(cuda_timing, "DEVICE", "cpu")
-    monkeypatch.setattr(cuda_timing, "_new_event", lambda enable_timing: Event())
-    monkeypatch.setattr(cuda_timing, "_new_stream", refuse)
-    monkeypatch.setattr(cuda_timing, "_block", lambda cycles: None)
+    monkeypatch.setattr(cuda_samplers, "_new_event", lambda enable_timing: Event())
+    monkeypatch.setattr(cuda_samplers, "_new_stream", refuse)
+    monkeypatch.setattr(cuda_timing, "block", lambda cycles: None)
     monkeypatch.setattr(cuda_timing, "_clock_counter", lambda capacity: (None, "no clock"))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(cuda_timing.Device, "current", lambda: FACTS)
@@ -156,3 +158,68 @@ def test_a_clock_needs_both_stamps_on_one_sm() -> None:
     assert interval_mhz([3, 1000, 5000], [3, 2980, 5000]) is None
     assert cuda_timing._filled([None, 10.0, 12.0, 11.0]) == [11.0, 10.0, 12.0, 11.0]
     assert cuda_timing._filled([None]) is None
+
+
+class Graph:
+    """Plays a CUDA graph: kernels called while it captures are noted, and run again by `replay`."""
+
+    capturing: list[Any] | None = None
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+
+    def replay(self) -> None:
+        for node in self.nodes:
+            node()
+
+
+def kernel(x: Any) -> Any:
+    out = x * 2
+    if Graph.capturing is not None:
+        Graph.capturing.append(lambda: out.copy_(x * 2))
+    return out
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextlib.contextmanager
+    def capture(graph: Graph) -> Iterator[None]:
+        monkeypatch.setattr(Graph, "capturing", graph.nodes)
+        yield
+        monkeypatch.setattr(Graph, "capturing", None)
+
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    monkeypatch.setattr(cuda_samplers, "_new_stream", lambda: stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda chosen: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", capture)
+
+
+@pytest.mark.usefixtures("graphs")
+class TestGraph:
+    def test_a_replay_is_shared_out_over_its_calls(self) -> None:
+        judge, slots = judged(kernel)
+        timing = timed(judge, slots, count=30)
+        assert (timing.method, timing.batch, len(timing.samples_s)) == ("cuda_graph", 4, 30)
+        assert not any("captured" in note for note in timing.notes)
+
+    def test_an_output_remembered_from_before_the_capture_is_caught(self) -> None:
+        kept: dict[int, Any] = {}
+
+        def remembers(x: Any) -> Any:
+            return kept.setdefault(x.data_ptr(), x * 2)
+
+        with pytest.raises(WrongResult, match="not finite"):
+            timed(*judged(remembers))
+
+    def test_work_that_the_graph_lacks_is_caught(self) -> None:
+        def beside_the_graph(x: Any) -> Any:
+            return x * 2
+
+        with pytest.raises(WrongResult, match="not finite"):
+            timed(*judged(beside_the_graph))
+
+    def test_priming_goes_the_same_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cuda_timing, "_add_one", kernel)
+        cuda_timing.prime()
