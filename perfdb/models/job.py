@@ -127,6 +127,7 @@ class Bisection(models.Model):
     worker = models.ForeignKey(Worker, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     shas = ArrayField(models.CharField(max_length=64))
     response = models.CharField(max_length=10, default="level")
+    threshold = models.FloatField(null=True, blank=True, help_text="pass_fail: a launch beyond it failed.")
     alert_ratio = models.FloatField()
     max_cost = models.FloatField(null=True, blank=True)
     seed = models.BigIntegerField(default=0)

@@ -95,7 +95,8 @@ def start(
         alert=alert,
         series=series,
         shas=[place.commit.sha for place in places],
-        response=_response(series),
+        response=_response(series, change),
+        threshold=_threshold(change),
         alert_ratio=_ratio(change),
         max_cost=max_cost,
         seed=change.pk,
@@ -105,8 +106,28 @@ def start(
     return bisection
 
 
-def _response(series: Series) -> str:
-    return "rate" if series.metric.statistic in _RATE_NAMES and series.metric.unit == "ratio" else "level"
+def _response(series: Series, change: Change) -> str:
+    """rate for shares of failures; pass_fail where a level has no logarithm (a counter that starts at 0)."""
+    if series.metric.statistic in _RATE_NAMES and series.metric.unit == "ratio":
+        return "rate"
+    before, after = change.verdict.get("before"), change.verdict.get("after")
+    return (
+        "pass_fail" if (before is not None and before <= 0) or (after is not None and after <= 0) else "level"
+    )
+
+
+def _threshold(change: Change) -> float | None:
+    """Half-way between both levels; None where one of them is a failed percentile."""
+    before, after = change.verdict.get("before"), change.verdict.get("after")
+    return None if before is None or after is None else (before + after) / 2
+
+
+def observation(bisection: Bisection, values: Sequence[float]) -> list[float]:
+    """Launch values as the search takes them: for pass_fail 1 where a launch is beyond the threshold."""
+    if bisection.response != "pass_fail" or bisection.threshold is None:
+        return list(values)
+    worse_above = bisection.alert_ratio > 1
+    return [float((value > bisection.threshold) is worse_above) for value in values]
 
 
 def _ratio(change: Change) -> float:
@@ -153,13 +174,13 @@ def search_of(bisection: Bisection) -> Search:
         len(bisection.shas) - 1,
         alert_ratio=bisection.alert_ratio,
         response=bisection.response,  # type: ignore[arg-type]  # one of the three by construction
-        history=_noise_history(bisection),
+        history=_noise_history(bisection) if bisection.response == "level" else None,
         built=sorted(bisection.shas.index(sha) for sha in set(built)),
         max_cost=bisection.max_cost,
         seed=bisection.seed,
     )
     for probe in bisection.probes.filter(observed=True).order_by("order"):
-        search.observe(probe.index, None if probe.unbuildable else list(probe.values or []))
+        search.observe(probe.index, None if probe.unbuildable else observation(bisection, probe.values or []))
     return search
 
 
