@@ -8,7 +8,8 @@ MAKEFLAGS += --no-builtin-rules
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-PYTEST_ARGS ?=
+# Two processes: much of the suite waits for servers. A file stays in one of them, with the servers it started.
+PYTEST_ARGS ?= -n 2 --dist loadfile
 
 .PHONY: help demo test lint up clean chromium
 

@@ -189,8 +189,9 @@ def test_the_command_runs(
             program, *arguments = service["healthcheck"]["test"][1:]
             assert resolve("/healthz").url_name == "healthz"
             check = _runnable([program, *arguments], port=port, tmp_path=tmp_path)
-            assert subprocess.run(check, env=environment, check=False, timeout=60).returncode == 0, (
-                log.read_text()
+            # As often as compose would before it calls the service unhealthy, and some more on a busy machine.
+            eventually(
+                lambda: subprocess.run(check, env=environment, check=False).returncode == 0, within_s=60
             )
     finally:
         process.send_signal(signal.SIGTERM)
