@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from perfdb.client import check, compare, gate, read, run, upload
+from perfdb.client import bisect, check, compare, gate, read, run, upload
 from perfdb.client.output import complain
 from perfdb.client.settings import UsageError
 
@@ -21,7 +21,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"perfdb {VERSION}")
     subparsers = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (check, run, read, compare, upload, gate):
+    for module in (check, run, read, compare, upload, gate, bisect):
         module.add_parser(subparsers)
     return top
 
