@@ -37,9 +37,11 @@ def readable(request: HttpRequest, project: Project) -> Project:
 
 
 def operable(request: HttpRequest, project: Project | None) -> None:
-    """Raises LoginNeeded or PermissionDenied unless this person may operate the project."""
+    """Raises LoginNeeded, Http404 (the project may not be seen) or PermissionDenied unless this person may operate."""
     if not request.user.is_authenticated:
         raise LoginNeeded
+    if project is not None:
+        readable(request, project)
     if not access.user_allows(request.user, Scope.OPERATE, project):
         raise PermissionDenied("this needs the role triager or admin in the project")
 

@@ -27,12 +27,11 @@ def typed(values: Sequence[float | None] | np.ndarray[Any, Any], *, dtype: str =
 def series_chart(series: Series, history: History, changes: Sequence[Change]) -> dict[str, Any]:
     """Per commit the median of the launch values with its interval; launches; changes; environment boundaries."""
     points = thin(history.points, MAX_POINTS)
-    commits = series.case.benchmark.project.commits.filter(pk__in=[point.commit_id for point in points])
     slug = series.case.benchmark.project.slug
-    facts = {row.pk: row for row in commits.only("sha", "subject")}
+    facts = Commit.objects.only("sha", "subject").in_bulk([point.commit_id for point in points])
     rows = [_interval(point) for point in points]
     launches = [(point.position, value) for point in points for value in point.values if value is not None]
-    shown = launches[:: max(1, len(launches) // (2 * MAX_POINTS))]
+    shown = launches[:: max(1, -(-len(launches) // MAX_POINTS))]
     return {
         "unit": series.metric.unit,
         "name": f"{series.case.label} {series.metric.name}",
@@ -105,8 +104,19 @@ def _escape(text: str) -> str:
 
 
 def samples_chart(values: Sequence[float], unit: str, name: str) -> dict[str, Any]:
-    shown = values[:: max(1, len(values) // 20_000)]
-    return {"name": name, "unit": unit, "values": typed(shown), "n": len(values)}
+    """At most MAX_POINTS samples to draw; the histogram counts all of them."""
+    step = max(1, -(-len(values) // MAX_POINTS))
+    counts, edges = np.histogram(values, bins=min(60, max(5, round(len(values) ** 0.5))))
+    return {
+        "name": name,
+        "unit": unit,
+        "index": typed(range(0, len(values), step), dtype="i4"),
+        "values": typed(values[::step]),
+        "counts": typed(counts, dtype="i4"),
+        "middles": typed((edges[:-1] + edges[1:]) / 2),
+        "n": len(values),
+        "thinned": step > 1,
+    }
 
 
 def bisection_chart(shas: Sequence[str], answer: dict[str, Any], probes: Sequence[Probe]) -> dict[str, Any]:

@@ -12,15 +12,25 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
-from perfdb.models import Alert, AlertKind, AlertState, Bisection, BranchCommit, Change, Project
+from perfdb.models import (
+    Alert,
+    AlertKind,
+    AlertState,
+    Bisection,
+    BisectionState,
+    BranchCommit,
+    Change,
+    Project,
+)
 from perfdb.services import alerts as service
 from perfdb.services import bisection as bisecting
 from perfdb.services import reproduce
 from perfdb.tasks import advance_bisection
-from perfdb.web import charts
+from perfdb.web import asked, charts
 from perfdb.web.access import may_operate, operable, readable
 
 PER_PAGE = 50
+UNDER_WAY = [BisectionState.QUEUED, BisectionState.RUNNING]
 MANUAL_STATES = [
     AlertState.CONFIRMED, AlertState.INVESTIGATING, AlertState.ACKNOWLEDGED, AlertState.FIXED, AlertState.WONTFIX,
     AlertState.INVALID, AlertState.DUPLICATE, AlertState.BACKED_OUT,
@@ -30,7 +40,7 @@ MANUAL_STATES = [
 def alerts(request: HttpRequest, slug: str) -> HttpResponse:
     project = readable(request, get_object_or_404(Project, slug=slug))
     rows = Alert.objects.filter(project=project).select_related("culprit", "good", "bad", "branch", "owner")
-    kind, state = request.GET.get("kind", ""), request.GET.get("state", "open")
+    kind, state = asked.text(request.GET, "kind"), asked.text(request.GET, "state", "open")
     if kind in AlertKind.values:
         rows = rows.filter(kind=kind)
     if state == "open":
@@ -95,7 +105,7 @@ def act(request: HttpRequest, slug: str) -> HttpResponse:
     operable(request, project)
     ids = [int(value) for value in request.POST.getlist("alert") if value.isdigit()]
     rows = list(Alert.objects.filter(project=project, pk__in=ids))
-    why, state = request.POST.get("why", "").strip()[:10_000], request.POST.get("state", "")
+    why, state = asked.text(request.POST, "why", limit=10_000), asked.text(request.POST, "state")
     who = request.user.get_username()
     with transaction.atomic():
         for row in rows:
@@ -126,7 +136,8 @@ def bisect(request: HttpRequest, pk: int) -> HttpResponse:
         chosen: Any = request.POST.get("change", "")
         if chosen.isdigit():
             change = get_object_or_404(Change, pk=int(chosen), alert=row)
-            started: Bisection | None = bisecting.start(change, alert=row, who=who)
+            under_way = row.bisections.filter(series=change.series_id, state__in=UNDER_WAY).first()
+            started: Bisection | None = under_way or bisecting.start(change, alert=row, who=who)
         else:
             started = bisecting.start_for_alert(row, who=who)
     except bisecting.BisectionError as error:

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from perfdb.models import ApiToken, Message, Project, Scope, Subscription, Worker
 from perfdb.services import access, subscribe
+from perfdb.web import asked
 from perfdb.web.access import LoginNeeded, administrator, may_operate, operable, readable
 
 
@@ -41,10 +42,12 @@ def tokens(request: HttpRequest) -> HttpResponse:
     administrator(request)
     secret = None
     if request.method == "POST":
-        project = Project.objects.filter(slug=request.POST.get("project", "")).first()
+        slug = asked.text(request.POST, "project")
+        # An unknown project must not become a token for every project.
+        project = get_object_or_404(Project, slug=slug) if slug else None
         try:
             made = access.create_token(
-                request.POST.get("name", "").strip() or "unnamed",
+                asked.text(request.POST, "name") or "unnamed",
                 request.POST.getlist("scope"),
                 project=project,
                 fork="fork" in request.POST,
@@ -83,11 +86,11 @@ def subscriptions(request: HttpRequest, slug: str) -> HttpResponse:
         try:
             subscribe.subscribe(
                 project,
-                email=request.POST.get("email", "").strip(),
-                webhook=request.POST.get("webhook", "").strip(),
+                email=asked.text(request.POST, "email", limit=254),
+                webhook=asked.text(request.POST, "webhook", limit=500),
                 webhook_style="slack" if request.POST.get("webhook_style") == "slack" else "json",
-                benchmark_pattern=request.POST.get("benchmark_pattern", "").strip()[:300],
-                metric_pattern=request.POST.get("metric_pattern", "").strip()[:200],
+                benchmark_pattern=asked.text(request.POST, "benchmark_pattern", limit=300),
+                metric_pattern=asked.text(request.POST, "metric_pattern"),
                 only_blocking="only_blocking" in request.POST,
                 digest="digest" in request.POST,
             )

@@ -14,6 +14,7 @@ from perfdb.models import (
     Alert,
     AlertState,
     BranchCommit,
+    Build,
     Commit,
     Job,
     JobState,
@@ -25,7 +26,7 @@ from perfdb.models import (
 from perfdb.services import access, comparing
 from perfdb.services.decimate import thin
 from perfdb.services.series import histories
-from perfdb.web import charts
+from perfdb.web import asked, charts
 from perfdb.web.access import may_operate, readable
 
 SERIES_PER_PAGE = 50
@@ -63,7 +64,7 @@ def project(request: HttpRequest, slug: str) -> HttpResponse:
         .select_related("case__benchmark", "metric", "pool", "environment_class", "state")
         .order_by("case__benchmark__name", "case_id", "metric__name", "pk")
     )
-    search = request.GET.get("q", "").strip()[:200]
+    search = asked.text(request.GET, "q")
     if search:
         series = series.filter(Q(case__benchmark__name__icontains=search) | Q(metric__name__icontains=search))
     page = Paginator(series, SERIES_PER_PAGE).get_page(request.GET.get("page"))
@@ -98,11 +99,9 @@ def _commit_rows(project: Project, commits: list[Commit]) -> list[dict[str, obje
         .values_list("commit_id", "total", "bad")
     }
     jobs: dict[int, Job] = {}
-    for job in Job.objects.filter(commit__in=commits).order_by("pk"):
+    for job in Job.objects.filter(commit__in=commits).defer("log").order_by("pk"):
         jobs[job.commit_id] = job
-    builds = (
-        {build.commit_id: build for commit in commits for build in commit.builds.all()} if commits else {}
-    )
+    builds = {build.commit_id: build for build in Build.objects.filter(commit__in=commits).defer("log")}
     return [
         {
             "commit": commit,

@@ -10,10 +10,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
 
-from perfdb.models import Job, Project, Run
+from perfdb.models import Job, JobState, Project, Run
 from perfdb.services import reproduce, runs, schedule
 from perfdb.tasks import analyse_series, send_jobs_later
-from perfdb.web import charts
+from perfdb.web import asked, charts
 from perfdb.web.access import may_operate, operable, readable
 
 
@@ -64,7 +64,7 @@ def mark(request: HttpRequest, uuid: object) -> HttpResponse:
     """Mark a run invalid with a reason, or take the mark back (empty reason); its series are analysed again."""
     row = _run(uuid)
     operable(request, row.case.benchmark.project)
-    reason = request.POST.get("reason", "").strip()[:2000]
+    reason = asked.text(request.POST, "reason", limit=2000)
     take_back = "take_back" in request.POST
     if not reason and not take_back:
         messages.error(request, "Say why the run is invalid.")
@@ -104,8 +104,8 @@ def again(request: HttpRequest, uuid: object) -> HttpResponse:
 def jobs(request: HttpRequest, slug: str) -> HttpResponse:
     project = readable(request, get_object_or_404(Project, slug=slug))
     rows = Job.objects.filter(project=project).select_related("commit", "worker", "pool", "branch")
-    state = request.GET.get("state", "")
-    if state:
+    state = asked.text(request.GET, "state")
+    if state in JobState.values:
         rows = rows.filter(state=state)
     context = {
         "project": project, "jobs": rows.order_by("-pk")[:200], "state": state,

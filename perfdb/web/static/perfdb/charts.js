@@ -17,7 +17,7 @@
   function series(node, chart) {
     const colour = { regressed: css("--bad"), improved: css("--good"), changed: css("--warn") };
     const traces = [
-      { x: chart.launch_position, y: chart.launch_value, mode: "markers", type: "scattergl", hoverinfo: "skip", marker: { size: 4, color: css("--soft"), opacity: 0.35 } },
+      { x: chart.launch_position, y: chart.launch_value, mode: "markers", type: "scatter", hoverinfo: "skip", marker: { size: 4, color: css("--soft"), opacity: 0.35 } },
       { x: chart.position, y: chart.median, mode: "lines+markers", text: chart.text, hovertemplate: "%{text}<extra></extra>", customdata: chart.links,
         line: { color: css("--accent"), width: 1.5 }, marker: { size: 6, color: css("--accent") },
         error_y: { type: "data", symmetric: false, array: chart.above, arrayminus: chart.below, color: css("--accent"), thickness: 1, width: 0 } },
@@ -43,10 +43,10 @@
 
   function samples(node, chart) {
     const traces = [
-      { y: chart.values, mode: "markers", type: "scattergl", marker: { size: 4, color: css("--accent"), opacity: 0.7 }, hovertemplate: "%{y}<extra></extra>" },
-      { y: chart.values, type: "histogram", orientation: "h", xaxis: "x2", marker: { color: css("--accent"), opacity: 0.5 }, hoverinfo: "skip" },
+      { x: chart.index, y: chart.values, mode: "markers", type: "scatter", marker: { size: 4, color: css("--accent"), opacity: 0.7 }, hovertemplate: "%{y}<extra></extra>" },
+      { x: chart.counts, y: chart.middles, type: "bar", orientation: "h", xaxis: "x2", marker: { color: css("--accent"), opacity: 0.5 }, hoverinfo: "skip" },
     ];
-    Plotly.react(node, traces, layout({ xaxis: { domain: [0, 0.78], title: { text: "sample, in the order taken" } }, xaxis2: { domain: [0.82, 1], showticklabels: false, gridcolor: css("--line") }, yaxis: { title: { text: chart.unit }, exponentformat: "SI" } }), config);
+    Plotly.react(node, traces, layout({ bargap: 0.05, xaxis: { domain: [0, 0.78], title: { text: "sample, in the order taken" } }, xaxis2: { domain: [0.82, 1], showticklabels: false, gridcolor: css("--line") }, yaxis: { title: { text: chart.unit }, exponentformat: "SI" } }), config);
   }
 
   function bisection(node, chart) {
