@@ -61,6 +61,7 @@ def cell(row: Cell) -> dict[str, Any]:
         "machine": row.machine,
         "series": row.series_id,
         "blocking": row.policy.blocking,
+        "commits_back": row.commits_back,
         "base": side(row.base),
         "head": side(row.head),
         "verdict": row.verdict.to_mapping() if row.verdict else None,

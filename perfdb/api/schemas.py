@@ -91,7 +91,7 @@ INGESTED = _object(
 SIDE = _object(launches=_list(NUMBER), failed_launches=COUNT, failures=OBJECT)
 CELL = _object(
     benchmark=TEXT, params=OBJECT, metric=TEXT, unit=TEXT, lower_is_better=_or_null(FLAG), pool=TEXT, machine=TEXT,
-    series=_or_null(COUNT), blocking=FLAG, base=SIDE, head=SIDE, verdict=_or_null(OBJECT),
+    series=_or_null(COUNT), blocking=FLAG, commits_back=COUNT, base=SIDE, head=SIDE, verdict=_or_null(OBJECT),
 )  # fmt: skip
 COMPARED = _object(base=COMMIT, head=COMMIT, cells=_list(CELL))
 _CELLS = (

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import urllib3
 
-from perfdb.client.settings import Server
+from perfdb.client.settings import Server, UsageError
 
-_RETRIES = urllib3.Retry(
-    total=5,
-    backoff_factor=0.5,
-    status_forcelist=(429, 502, 503, 504),
-    allowed_methods=None,
-    raise_on_status=False,
-)
 _TIMEOUT = urllib3.Timeout(connect=10.0, read=120.0)
+
+
+def retries() -> urllib3.Retry:
+    """Five more tries (PERFDB_RETRIES) with back-off: about 15 s until the server counts as away."""
+    given = os.environ.get("PERFDB_RETRIES", "5")
+    if not given.isdigit():
+        raise UsageError(f"PERFDB_RETRIES: a whole number, got {given!r}")
+    # Every request may be sent again: an upload carries its keys, so that the server stores it once.
+    return urllib3.Retry(
+        total=int(given),
+        backoff_factor=0.5,
+        status_forcelist=(429, 502, 503, 504),
+        allowed_methods=None,
+        raise_on_status=False,
+    )
 
 
 class ServerAway(Exception):
@@ -36,9 +45,9 @@ class Refused(Exception):
 class Api:
     """One server and project. Raises ServerAway and Refused."""
 
-    def __init__(self, server: Server, *, retries: urllib3.Retry = _RETRIES) -> None:
+    def __init__(self, server: Server) -> None:
         self.server = server
-        self._pool = urllib3.PoolManager(retries=retries, timeout=_TIMEOUT)
+        self._pool = urllib3.PoolManager(retries=retries(), timeout=_TIMEOUT)
 
     def get(self, path: str, **params: str) -> Any:
         query = f"?{urlencode(params)}" if params else ""

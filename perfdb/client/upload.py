@@ -7,12 +7,22 @@ import json
 import os
 import time
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 
 from perfdb.client.output import complain
 from perfdb.client.settings import Server, UsageError, add_server_options, server_of, spool_folder
 
 EXIT_SPOOLED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A result file ready to be sent. left_out: items of it that could not be read."""
+
+    path: str
+    body: bytes
+    left_out: int
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -43,29 +53,31 @@ def run(args: argparse.Namespace) -> int:
     from perfdb.client.http import Refused, ServerAway
 
     server = server_of(args)
-    bodies = [(path, _body(args, path)) for path in args.file]
+    files = [_prepare(args, path) for path in args.file]
     waiting = sorted(_waiting(server))
-    if not bodies and not waiting:
+    if not files and not waiting:
         raise UsageError("no file given, and nothing waits in the spool")
-    for number, (path, body) in enumerate(bodies):
+    for number, file in enumerate(files):
         try:
-            print(f"{path}: {_send(server, body)}")
+            print(f"{file.path}: {_send(server, file.body)}")
         except ServerAway as error:
-            for _, later in bodies[number:]:
-                _spool(server, later)
-            complain(
-                f"{error}. {len(bodies) - number} uploads wait in {spool_folder()}; 'perfdb upload' sends them"
-            )
+            for later in files[number:]:
+                _spool(server, later.body)
+            left = len(files) - number
+            wait = "1 upload waits" if left == 1 else f"{left} uploads wait"
+            complain(f"{error}. {wait} in {spool_folder()}; 'perfdb upload' sends what waits")
             return EXIT_SPOOLED
         except Refused as error:
-            complain(f"{path}: {error}")
+            complain(f"{file.path}: {error}")
             return 2
-    return _empty_spool(server, waiting)
+    code = _empty_spool(server, waiting)
+    return 2 if any(file.left_out for file in files) else code
 
 
 def _empty_spool(server: Server, waiting: list[Path]) -> int:
     from perfdb.client.http import Refused, ServerAway
 
+    refused = False
     for path in waiting:
         try:
             print(f"{path.name}: {_send(server, path.read_bytes())}")
@@ -75,12 +87,15 @@ def _empty_spool(server: Server, waiting: list[Path]) -> int:
         except Refused as error:
             complain(f"{path}: {error} (kept as {path.name}.refused)")
             path.rename(path.with_name(path.name + ".refused"))
+            refused = True
             continue
         path.unlink()
-    return 0
+        path.with_suffix(".to").unlink(missing_ok=True)
+    return 2 if refused else 0
 
 
-def _body(args: argparse.Namespace, path: str) -> bytes:
+def _prepare(args: argparse.Namespace, path: str) -> _File:
+    """Read the file; say what is left out of it. Raises UsageError where nothing is left to send."""
     from perfdb.client import measure, results
 
     reading = results.load(
@@ -92,6 +107,8 @@ def _body(args: argparse.Namespace, path: str) -> bytes:
         complain(f"{path}: {item.at} left out: {item.reason}")
     if not reading.benchmarks:
         raise UsageError(f"{path}: no result in it; nothing is sent")
+    if reading.rejected and not any(each.metrics for each in reading.benchmarks):
+        raise UsageError(f"{path}: nothing usable is left of it; nothing is sent")
     facts = measure.commit_facts(Path(args.repo))
     sha = args.commit or (reading.commit.id if reading.commit else None) or (facts and facts["sha"])
     if sha is None:
@@ -107,7 +124,7 @@ def _body(args: argparse.Namespace, path: str) -> bytes:
         pull_request=args.pull_request,
         pool=args.pool,
     )
-    return results.encode(body)
+    return _File(path, results.encode(body), left_out=len(reading.rejected))
 
 
 def _send(server: Server, body: bytes) -> str:

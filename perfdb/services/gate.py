@@ -9,10 +9,9 @@ from enum import StrEnum
 
 from django.db.models import Avg
 
-from perfdb.models import BranchCommit, BranchKind, Change, Commit, Project, Run
+from perfdb.models import BranchCommit, BranchKind, Commit, Project, Run
 from perfdb.services import lineage
 from perfdb.services.comparing import WINDOW, Cell, by_outcome, compare_commits
-from perfdb.services.detect import LASTING
 from perfdb.stats.verdict import Outcome
 
 _FALLBACK_LAUNCH_S = 60.0
@@ -110,24 +109,17 @@ def choose_base(project: Project, base: str, head: Commit) -> tuple[Commit | Non
 
 
 def same_level(project: Project, base: Commit) -> list[Commit]:
-    """Commits before `base` on the main branch since the last change of any series: one level, a longer memory."""
+    """The commits before `base` on the main branch, newest first, that may stand beside it: a longer memory.
+
+    Which of them lie on its level is decided for each series by itself (`comparing`).
+    """
     place = BranchCommit.objects.filter(
         commit=base, branch__project=project, branch__kind=BranchKind.TRUNK
     ).first()
     if place is None:
         return []
-    last = (
-        Change.objects.filter(
-            series__branch_id=place.branch_id, active=True, kind__in=[str(kind) for kind in LASTING],
-            bad_position__lte=place.position,
-        )
-        .order_by("-bad_position")
-        .values_list("bad_position", flat=True)
-        .first()
-    )  # fmt: skip
-    since = max(last or 0, place.position - WINDOW + 1)
     rows = BranchCommit.objects.filter(
-        branch_id=place.branch_id, position__gte=since, position__lt=place.position
+        branch_id=place.branch_id, position__gt=place.position - WINDOW, position__lt=place.position
     ).select_related("commit")
     return [row.commit for row in rows.order_by("-position")]
 

@@ -207,6 +207,12 @@ class _Writer:
         for number, launch in enumerate(self.batch.launches):
             self.environments.append(catalogue.environment(launch.environment))
             self.launch_uuids.append(launch.id or self._content_uuid(launch))
+            if self.launch_uuids[number] in self.launch_uuids[:number]:
+                if launch.id:
+                    self._reject(f"launches[{number}]", f"id {launch.id} stands twice in this batch")
+                    continue
+                # Equal content twice in one batch is two launches that measured the same.
+                self.launch_uuids[number] = uuid.uuid5(self.launch_uuids[number], str(number))
             seen: set[tuple[str, str]] = set()
             for index, run in enumerate(launch.runs):
                 path = f"launches[{number}].runs[{index}]"
