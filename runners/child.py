@@ -47,8 +47,6 @@ def main(arguments: list[str]) -> int:
         request = json.load(stream)
     os.set_inheritable(channel_fd, False)  # noqa: FBT003  (positional-only)
     sender = Sender(channel_fd, bytes.fromhex(request.pop("key")))
-    if request["project"]:
-        sys.path.insert(0, request["root"])
     cases = [(position, _case(raw)) for position, raw in request["cases"]]
     for tier in {case.tier for _, case in cases} & set(TIER_MODULES):
         # The harness, with all that it calls, is bound before any candidate code is imported.
@@ -61,6 +59,9 @@ def main(arguments: list[str]) -> int:
         if micro:
             cuda_timing.prime()
     seal = Seal(str(__package__))
+    if request["project"]:
+        # Only now: a module of the project must not stand in for one that the harness needs.
+        sys.path.insert(0, request["root"])
     send, collect, write, marker = sender.send, gc.collect, os.write, request.pop("marker")
     if request["sentinel"]:
         send({"sentinel": "before", "values": _sentinel(request)})
