@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from perfdb.stats.changes import ChangeKind, find_changes
 from perfdb.stats.policy import Metric, Policy
 
-ANY_NUMBER = Metric(name="value", unit="", lower_is_better=None)
+ANY_NUMBER = Metric(name="value", unit="")
 NO_FLOOR = Policy(relative_floor=0.0)  # an evaluator scores what is there, not what a policy cares for
 LASTING = (ChangeKind.STEP, ChangeKind.RAMP)
 

@@ -6,58 +6,25 @@ draws a random number. The method and its sources are in docs/statistics.md.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
-from perfdb.stats.detect import effect
+from perfdb.stats.detect.describe import Change, ChangeKind, describe
 from perfdb.stats.detect.engine import Analysis, analyse, fitted_level
 from perfdb.stats.detect.health import at_commits, without_suspects
-from perfdb.stats.detect.history import Floats, History, read_history
-from perfdb.stats.detect.launches import Observations, observe
-from perfdb.stats.detect.path import COST_CAP_NATS
-from perfdb.stats.detect.screen import Episode
+from perfdb.stats.detect.history import Floats, History, join, read_history
+from perfdb.stats.detect.launches import commit_medians, observe
+from perfdb.stats.detect.robust import median, sigma_about_zero
+from perfdb.stats.detect.screen import Passing
 from perfdb.stats.policy import Metric, Policy
+from perfdb.stats.units import Family, family
 
-
-class ChangeKind(StrEnum):
-    """What moved. Only a step, a ramp and a new mode say that the level lasts."""
-
-    STEP = "step"
-    RAMP = "ramp"
-    VARIANCE = "variance"
-    NEW_MODE = "new-mode"
-    EPISODE = "episode"
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One change of a series. Commits are positions in the history as given, gaps counted.
-
-    index: first commit of the new level (of the episode, of the ramp). earliest, latest: the commits among which the
-    data allow the change to have happened, gaps before it included; of an episode its first and last commit.
-    end: first commit after an episode or a ramp, None for a change that lasts from `index` on.
-    before, after: levels in the metric's unit. ratio: after / before with its interval low..high; all three are None
-    where a level is not positive. Of kind `variance` ratio is that of the spreads.
-    confidence: probability that the levels differ in the direction seen, in (0, 1).
-    """
-
-    index: int
-    earliest: int
-    latest: int
-    ratio: float | None
-    low: float | None
-    high: float | None
-    kind: ChangeKind
-    confidence: float
-    before: float
-    after: float
-    end: int | None = None
+__all__ = ["Change", "ChangeKind", "ChangeTracker", "find_changes"]
 
 
 def find_changes(
@@ -91,11 +58,114 @@ def find_changes(
             return []
     machine = None if sentinel is None else _machine_level(sentinel, read)
     observations = observe(read, metric, weight=weight, machine=machine)
-    found = analyse(observations, deterministic=metric.deterministic)
-    changes = [_step(observations, found, place, policy) for place in range(1, len(found.segments))]
-    changes += [_episode(observations, found, episode, policy) for episode in found.episodes]
-    kept = [change for change in changes if _passes_floors(change, policy, exact=found.sigma == 0.0)]
-    return sorted(kept, key=lambda change: change.index)
+    passing = Passing(sign=_slower(metric)) if suspect is None else None
+    found = analyse(observations, deterministic=metric.deterministic, passing=passing)
+    return describe(observations, found, policy)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """One measured commit of a tracker: its place in the history, its launches, their weights, its median."""
+
+    position: int
+    history: History
+    weight: Floats
+    middle: float
+
+
+@dataclass(frozen=True)
+class _Calm:
+    """What the commits since the newest jump look like, for telling an ordinary next commit."""
+
+    middle: float
+    sigma: float
+
+
+class ChangeTracker:
+    """`find_changes` fed one commit at a time, on a window of the newest measured commits.
+
+    While the window holds the whole history the answer is that of `find_changes` on it, but for analyses put off: a
+    commit that looks like those before it, with no jump near, is only looked at with one of the next few. When older
+    commits have left the window, changes in or before its first quarter stay as they were last seen.
+    watched: whether the machine's health is known (see `suspect` of `find_changes`).
+    """
+
+    _SETTLED_COMMITS = 12  # a jump younger than this is re-analysed with every commit
+    _PUT_OFF_COMMITS = 4
+    _CALM_COMMITS = 40
+    _CALM_SIGMA = 2.5
+
+    def __init__(
+        self,
+        *,
+        policy: Policy | None = None,
+        metric: Metric | None = None,
+        window: int = 400,
+        watched: bool = False,
+    ) -> None:
+        if window < 100:
+            raise ValueError(f"a window of {window} commits is too short: at least 100")
+        self._policy, self._metric = policy or Policy(), metric or Metric()
+        self._passing = None if watched else Passing(sign=_slower(self._metric))
+        self._window: deque[_Measured] = deque(maxlen=window)
+        self._commits = 0
+        self._changes: list[Change] = []
+        self._calm: _Calm | None = None
+        self._put_off: list[float] = []
+
+    @property
+    def changes(self) -> list[Change]:
+        """Changes of the commits so far, oldest first; positions count every commit that was fed, gaps too."""
+        return list(self._changes)
+
+    def append(self, commit: Any, *, suspect: Any = None) -> list[Change]:
+        """Feed the next commit (None for a gap) and return `changes`. Entries and errors as in `find_changes`."""
+        position = self._commits
+        entry = [commit]
+        read = read_history(entry, allow_negative=may_be_negative(self._metric), first_commit=position)
+        weight = np.ones(int(read.start[-1]))
+        if suspect is not None:
+            trusted = without_suspects(read, [suspect])
+            read, weight = trusted.history, trusted.weight
+        self._commits += 1
+        if read.n == 0:
+            return self.changes
+        middle = float(commit_medians(read)[0])
+        self._window.append(_Measured(position, read, weight, middle))
+        if self._is_ordinary(middle):
+            self._put_off.append(middle)
+        elif len(self._window) > 1:
+            self._analyse()
+        return self.changes
+
+    def _is_ordinary(self, middle: float) -> bool:
+        if self._calm is None or len(self._put_off) >= self._PUT_OFF_COMMITS:
+            return False
+        off = np.array([*self._put_off, middle]) - self._calm.middle
+        limit = self._CALM_SIGMA * self._calm.sigma
+        return bool(abs(off[-1]) <= limit and abs(off.sum()) <= limit * np.sqrt(len(off)))
+
+    def _analyse(self) -> None:
+        parts = list(self._window)
+        positions = np.array([part.position for part in parts])
+        read = replace(join([part.history for part in parts]), index=positions, length=self._commits)
+        weight = np.concatenate([part.weight for part in parts])
+        observations = observe(read, self._metric, weight=weight)
+        found = analyse(observations, deterministic=self._metric.deterministic, passing=self._passing)
+        changes = describe(observations, found, self._policy)
+        dropped = parts[0].position > 0 and len(parts) == self._window.maxlen
+        reliable = int(positions[len(parts) // 4]) if dropped else 0
+        older = [change for change in self._changes if change.index < reliable]
+        self._changes = older + [change for change in changes if change.index >= reliable]
+        self._put_off = []
+        self._calm = self._calm_since(found, np.array([part.middle for part in parts]))
+
+    def _calm_since(self, found: Analysis, middles: Floats) -> _Calm | None:
+        if len(middles) - found.last_jump < self._SETTLED_COMMITS:
+            return None
+        recent = middles[max(found.last_jump, len(middles) - self._CALM_COMMITS) :]
+        middle = median(recent)
+        return _Calm(middle=middle, sigma=sigma_about_zero(recent - middle))
 
 
 def _machine_level(sentinel: Sequence[Any] | NDArray[Any], history: History) -> Floats | None:
@@ -115,74 +185,10 @@ def _machine_level(sentinel: Sequence[Any] | NDArray[Any], history: History) -> 
 
 
 def may_be_negative(metric: Metric) -> bool:
-    """Times, bytes, counts and rates cannot be; a metric without a unit (a loss, a score) can."""
-    return metric.unit in ("", "1", "any")
+    """Times, bytes, counts, rates and the like cannot be; a temperature or a value without a known unit can."""
+    return family(metric.unit) in (None, Family.TEMPERATURE)
 
 
-def _step(observations: Observations, found: Analysis, place: int, policy: Policy) -> Change:
-    left, right = found.segments[place - 1], found.segments[place]
-    at = right.begin
-    begin, end = max(left.begin, at - effect.LEVEL_COMMITS), min(right.end, at + effect.LEVEL_COMMITS)
-    index = observations.index
-    if found.sigma == 0.0:
-        first = last = at
-        before, after = effect.Level(left.level, 0.0), effect.Level(right.level, 0.0)
-    else:
-        scale = observations.scale
-        before = effect.level_of(found.flat[begin:at], scale[begin:at], found.sigma, phi=found.phi)
-        after = effect.level_of(found.flat[at:end], scale[at:end], found.sigma, phi=found.phi)
-        costs = effect.place_costs(
-            found.flat[begin:end], scale[begin:end] * found.sigma, before.value, after.value, COST_CAP_NATS
-        )
-        first, last = (begin + where for where in effect.allowed_range(costs, at - begin))
-    return _change(
-        observations, before, after, policy, kind=ChangeKind.STEP, index=int(index[at]),
-        earliest=int(index[first - 1]) + 1, latest=int(index[last]),
-    )  # fmt: skip
-
-
-def _episode(observations: Observations, found: Analysis, episode: Episode, policy: Policy) -> Change:
-    index, flat, scale = observations.index, found.flat, observations.scale
-    a, b = episode.begin, episode.end
-    end = int(index[b]) if b < len(index) else int(index[-1]) + 1
-    if found.sigma == 0.0:
-        outer = next(s.level for s in found.segments if s.begin <= a < s.end)
-        before, after = effect.Level(outer, 0.0), effect.Level(outer + episode.delta, 0.0)
-    else:
-        outside = np.r_[max(0, a - 30) : a, b : min(len(flat), b + 30)]
-        before = effect.level_of(flat[outside], scale[outside], found.sigma, phi=found.phi)
-        after = effect.level_of(flat[a:b], scale[a:b], found.sigma, phi=found.phi)
-    return _change(
-        observations, before, after, policy, kind=ChangeKind.EPISODE, index=int(index[a]),
-        earliest=int(index[a]), latest=end - 1, end=end,
-    )  # fmt: skip
-
-
-def _change(
-    observations: Observations, before: effect.Level, after: effect.Level, policy: Policy, *,
-    kind: ChangeKind, index: int, earliest: int, latest: int, end: int | None = None,
-) -> Change:  # fmt: skip
-    error = float(np.hypot(before.error, after.error))
-    delta = after.value - before.value
-    half = float(ndtri(0.5 + policy.confidence / 2.0)) * error
-    ratio = low = high = None
-    level_before, level_after = before.value, after.value
-    if observations.is_log:
-        ratio, low, high = (float(np.exp(d)) for d in (delta, delta - half, delta + half))
-        level_before, level_after = float(np.exp(before.value)), float(np.exp(after.value))
-    elif before.value > 0.0 and after.value > 0.0:
-        ratio, low, high = ((before.value + d) / before.value for d in (delta, delta - half, delta + half))
-    confidence = float(ndtr(abs(delta) / error)) if error > 0.0 else 1.0
-    return Change(
-        index=index, earliest=earliest, latest=latest, ratio=ratio, low=low, high=high, kind=kind,
-        confidence=confidence, before=level_before, after=level_after, end=end,
-    )  # fmt: skip
-
-
-def _passes_floors(change: Change, policy: Policy, *, exact: bool) -> bool:
-    """Both floors of the policy; an exact series has none, since any change of a counter is a change."""
-    if exact:
-        return True
-    if policy.absolute_floor is not None and abs(change.after - change.before) < policy.absolute_floor:
-        return False
-    return change.ratio is None or abs(change.ratio - 1.0) >= policy.relative_floor
+def _slower(metric: Metric) -> float:
+    """Sign of a change for the worse; 0 where the direction is unknown."""
+    return 0.0 if metric.lower_is_better is None else 1.0 if metric.lower_is_better else -1.0

@@ -16,6 +16,8 @@ from perfdb.stats.detect.robust import sigma_about_zero
 FROM_COMMITS = 24
 WAVELENGTHS = (60.0, 120.0, 240.0)
 _ROUNDS = 4
+_HOPELESS_NATS = 15.0  # further rounds have never been seen to save more
+_HOPELESS_BY_SQUARES_NATS = 22.0  # and the first path no more than some of that
 
 
 @dataclass(frozen=True)
@@ -41,30 +43,86 @@ def with_drift(observations: Observations, density: Density, plain: LevelPath, p
         extra = price(observations.n, wavelength)
         if extra >= best.total:
             continue
-        found = _at_wavelength(observations, density, plain, penalty, wavelength)
+        found = _at_wavelength(observations, density, plain, penalty, wavelength, best.total - extra)
         if found.total + extra < best.total:
             best = Drifted(path=found.path, drift=found.drift, total=found.total + extra)
     return best
 
 
 def _at_wavelength(
-    observations: Observations, density: Density, plain: LevelPath, penalty: float, wavelength: float
+    observations: Observations,
+    density: Density,
+    plain: LevelPath,
+    penalty: float,
+    wavelength: float,
+    to_beat: float,
 ) -> Drifted:
-    """From two starts, since each alone gets stuck: all jumps of the plain path beside the drift, and none of them."""
+    """From two starts, since each alone gets stuck: all jumps of the plain path beside the drift, and none of them.
+
+    A start that is far from `to_beat` nats after its first path, or by least squares before it, is given up.
+    """
     lam = (wavelength / (2.0 * np.pi)) ** 4
     centre, scale, least = observations.centre, observations.scale, 1e-3 * observations.commit_sigma
     best = Drifted(path=plain, drift=None, total=np.inf)
+    misfit = centre - plain.per_commit()
+    by_squares = _cost_by_squares(centre, misfit, scale, plain.bounds, least, penalty)
     for jumps in (plain.jumps, plain.jumps[:0]):
         path, drift = plain, np.zeros(observations.n)
-        for _ in range(_ROUNDS):
-            drift = _fit(centre, centre - drift - path.per_commit(), scale, jumps, lam, least, penalty)
+        for around in range(_ROUNDS):
+            residual = centre - drift - path.per_commit()
+            drift = _fit(centre, residual, scale, jumps, lam, least, penalty)
+            if around == 0:
+                likely = _cost_by_squares(centre - drift, residual, scale, plain.bounds, least, penalty)
+                if likely - by_squares > to_beat - plain.cost + _HOPELESS_BY_SQUARES_NATS:
+                    break
             path = find_path(observations, density, penalty=penalty, drift=drift)
             if path.cost < best.total:
                 best = Drifted(path=path, drift=drift, total=path.cost)
-            if np.array_equal(path.jumps, jumps):
+            if path.cost > to_beat + _HOPELESS_NATS or np.array_equal(path.jumps, jumps):
                 break
             jumps = path.jumps
     return best
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _cost_by_squares(
+    x: Floats, residual: Floats, scale: Floats, bounds: Ints, least_sigma: float, penalty: float
+) -> float:
+    """What a path with the jumps of `bounds`, less those not worth their price, would cost: weighted squares / 2."""
+    sigma = max(sigma_about_zero(residual / scale), least_sigma)
+    weight = 5.0 / (4.0 + (residual / scale / sigma) ** 2) / scale**2
+    k = len(bounds) - 1
+    mass = np.zeros(k)
+    first = np.zeros(k)
+    rest = 0.0
+    middle = np.mean(x)
+    for j in range(k):
+        second = 0.0
+        for t in range(bounds[j], bounds[j + 1]):
+            mass[j] += weight[t]
+            first[j] += weight[t] * (x[t] - middle)
+            second += weight[t] * (x[t] - middle) ** 2
+        rest += second - first[j] ** 2 / mass[j]
+    price = 2.0 * penalty * sigma**2
+    while k > 1:
+        cheapest = 0
+        least = np.inf
+        for j in range(k - 1):
+            gap = first[j] / mass[j] - first[j + 1] / mass[j + 1]
+            cost = gap**2 * mass[j] * mass[j + 1] / (mass[j] + mass[j + 1])
+            if cost < least:
+                least = cost
+                cheapest = j
+        if least >= price:
+            break
+        rest += least
+        mass[cheapest] += mass[cheapest + 1]
+        first[cheapest] += first[cheapest + 1]
+        for j in range(cheapest + 1, k - 1):
+            mass[j] = mass[j + 1]
+            first[j] = first[j + 1]
+        k -= 1
+    return rest / sigma**2 / 2.0 + penalty * (k - 1)
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]

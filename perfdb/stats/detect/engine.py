@@ -17,6 +17,7 @@ from perfdb.stats.detect.path import LevelPath, find_path
 from perfdb.stats.detect.robust import sigma_about_zero
 from perfdb.stats.detect.screen import (
     Episode,
+    Passing,
     Segment,
     segments_of,
     take_out_episodes,
@@ -30,13 +31,17 @@ LEAST_COMMITS = 3
 
 @dataclass(frozen=True)
 class Analysis:
-    """segments: the levels that lasted. flat: centres without drift. sigma: their noise at scale 1 (0: exact)."""
+    """segments: the levels that lasted. flat: centres without drift. sigma: their noise at scale 1 (0: exact).
+
+    last_jump: newest jump of the path before any screen, 0 where there is none.
+    """
 
     segments: list[Segment]
     episodes: list[Episode]
     flat: Floats
     sigma: float
     phi: float
+    last_jump: int = 0
 
 
 def jump_price(n: int) -> float:
@@ -44,7 +49,8 @@ def jump_price(n: int) -> float:
     return max(11.0, 9.75 + 400.0 / n)
 
 
-def analyse(observations: Observations, *, deterministic: bool) -> Analysis:
+def analyse(observations: Observations, *, deterministic: bool, passing: Passing | None = None) -> Analysis:
+    """passing: which young jumps may be a disturbance of an unwatched machine; None where its health is known."""
     n = observations.n
     centre = observations.centre
     if n < LEAST_COMMITS and not deterministic:
@@ -61,8 +67,8 @@ def analyse(observations: Observations, *, deterministic: bool) -> Analysis:
     segments = without_noise_changes(segments, observations.scale, observations.commit_sigma)
     if drawn.drift is None:
         segments = without_trends(segments, observations, density)
-    segments = without_newest(segments, episodes)
-    return Analysis(segments, episodes, flat, sigma, phi)
+    settled = without_newest(segments, episodes, passing if observations.is_log else None)
+    return Analysis(settled.segments, settled.episodes, flat, sigma, phi, int(drawn.path.bounds[-2]))
 
 
 def fitted_level(observations: Observations) -> Floats:
@@ -80,8 +86,9 @@ def _analyse_counter(centre: Floats, *, deterministic: bool) -> Analysis:
     episodes: list[Episode] = []
     if not deterministic:
         segments, episodes = take_out_episodes(segments, 0.0)
-        segments = without_newest(segments, episodes)
-    return Analysis(segments, episodes, centre, 0.0, 0.0)
+        settled = without_newest(segments, episodes, None)
+        segments, episodes = settled.segments, settled.episodes
+    return Analysis(segments, episodes, centre, 0.0, 0.0, int(bounds[-2]))
 
 
 def _draw(observations: Observations, penalty: float) -> tuple[Density, Drifted, float]:

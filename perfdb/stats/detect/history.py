@@ -39,11 +39,14 @@ class History:
         return np.repeat(np.arange(self.n), np.diff(self.start))
 
 
-def read_history(history: Sequence[Any] | NDArray[Any], *, allow_negative: bool) -> History:
+def read_history(
+    history: Sequence[Any] | NDArray[Any], *, allow_negative: bool, first_commit: int = 0
+) -> History:
     """Entries are None (a gap), a number, or a list of launches; a launch is a number or a list of samples.
 
     Empty launches are left out and a commit without launches is a gap. Raises ValueError naming commit index and
-    launch for NaN, an infinite value, or a negative value where the metric cannot be negative.
+    launch for NaN, an infinite value, or a negative value where the metric cannot be negative; first_commit is added
+    to the index in such a message.
     """
     table = _rectangle(history)
     if table is not None:
@@ -61,7 +64,22 @@ def read_history(history: Sequence[Any] | NDArray[Any], *, allow_negative: bool)
             blocks=((np.arange(n * launches), block),) if len(block) else (),
             length=n,
         )
-    return _read_ragged(history, allow_negative=allow_negative)
+    return _read_ragged(history, allow_negative=allow_negative, first_commit=first_commit)
+
+
+def join(parts: Sequence[History]) -> History:
+    """Histories one after the other, gaps left out: commits are numbered from 0."""
+    counts = np.concatenate([np.diff(part.start) for part in parts])
+    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    first = np.cumsum([0, *(int(part.start[-1]) for part in parts)])
+    rows: dict[int, list[Ints]] = {}
+    blocks: dict[int, list[Floats]] = {}
+    for offset, part in zip(first, parts, strict=False):
+        for where, block in part.blocks:
+            rows.setdefault(block.shape[1], []).append(where + offset)
+            blocks.setdefault(block.shape[1], []).append(block)
+    joined = tuple((np.concatenate(rows[size]), np.concatenate(blocks[size])) for size in sorted(rows))
+    return History(index=np.arange(len(counts)), start=start, blocks=joined, length=len(counts))
 
 
 def _rectangle(history: Sequence[Any] | NDArray[Any]) -> Floats | None:
@@ -79,19 +97,25 @@ def _rectangle(history: Sequence[Any] | NDArray[Any]) -> Floats | None:
     return table.reshape(table.shape + (1,) * (3 - table.ndim))
 
 
-def _read_ragged(history: Sequence[Any] | NDArray[Any], *, allow_negative: bool) -> History:
+def _read_ragged(
+    history: Sequence[Any] | NDArray[Any], *, allow_negative: bool, first_commit: int
+) -> History:
     index: list[int] = []
     counts: list[int] = []
     rows: dict[int, list[int]] = {}
     values: dict[int, list[Floats]] = {}
     row = 0
     for position, entry in enumerate(history):
-        launches = _launches(entry, position)
+        launches = _launches(entry, first_commit + position)
         if not launches:
             continue
         for number, launch in enumerate(launches):
             _check(
-                launch[None, :], np.array([position]), 1, allow_negative=allow_negative, first_launch=number
+                launch[None, :],
+                np.array([first_commit + position]),
+                1,
+                allow_negative=allow_negative,
+                first_launch=number,
             )
             rows.setdefault(len(launch), []).append(row)
             values.setdefault(len(launch), []).append(launch)

@@ -12,7 +12,8 @@ _EPISODE_SHARE = 0.25
 _NOISE_RATIO = 1.4
 _NOISE_COMMITS = 8
 NEWEST_COMMITS = 2
-_NEWEST_AFTER_EPISODE = 11
+_WAIT_AFTER_EPISODE = 11
+_WAIT_IF_PASSING = 6
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,32 @@ class Segment:
 
 @dataclass(frozen=True)
 class Episode:
-    """A passing excursion of the level over commits begin..end (exclusive)."""
+    """A passing excursion of the level over commits begin..end (exclusive); open: it has not passed yet."""
 
     begin: int
     end: int
     delta: float
+    is_open: bool = False
+
+
+@dataclass(frozen=True)
+class Passing:
+    """Jumps on the log scale that throttling and its like make: of this sign (0: either) and between these sizes."""
+
+    sign: float
+    least: float = 0.06
+    most: float = 0.20
+
+    def covers(self, delta: float) -> bool:
+        return self.least < abs(delta) < self.most and self.sign * delta >= 0.0
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Levels that lasted, and the episodes beside them."""
+
+    segments: list[Segment]
+    episodes: list[Episode]
 
 
 def segments_of(bounds: Ints, level: Floats) -> list[Segment]:
@@ -92,13 +114,21 @@ def without_noise_changes(segments: list[Segment], scale: Floats, commit_sigma: 
     return segments
 
 
-def without_newest(segments: list[Segment], episodes: list[Episode]) -> list[Segment]:
-    """A jump needs 2 commits after it, or 11 where the series has shown a passing episode of that sign and size."""
+def without_newest(segments: list[Segment], episodes: list[Episode], passing: Passing | None) -> Settled:
+    """The newest jumps: with fewer than 2 commits after them nothing, while they may still pass an open episode.
+
+    A jump may still pass for 11 commits where the series has shown an episode of that sign and size, and for 6 where
+    it is of the size and sign that throttling makes and nobody has watched the machine.
+    """
     n = segments[-1].end
+    opened: list[Episode] = []
     while len(segments) > 1:
-        delta = segments[-1].level - segments[-2].level
+        begin, delta = segments[-1].begin, segments[-1].level - segments[-2].level
         seen = any(e.delta * delta > 0.0 and abs(delta) > 0.4 * abs(e.delta) for e in episodes)
-        if n - segments[-1].begin >= (_NEWEST_AFTER_EPISODE if seen else NEWEST_COMMITS):
+        wait = _WAIT_AFTER_EPISODE if seen else _WAIT_IF_PASSING if passing and passing.covers(delta) else 0
+        if n - begin >= max(wait, NEWEST_COMMITS):
             break
+        if n - begin >= NEWEST_COMMITS:
+            opened = [Episode(begin, n, delta, is_open=True)]
         segments = drop(segments, len(segments) - 1)
-    return segments
+    return Settled(segments, [*episodes, *opened])
