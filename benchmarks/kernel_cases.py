@@ -6,70 +6,18 @@ as two, and half of the scores under a causal mask.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812  (torch's own name for it)
 
-from kernels import (
-    adamw,
-    cross_entropy,
-    embedding_bag,
-    fp8_gemm,
-    paged_decode,
-    rmsnorm,
-    rope,
-    softmax,
-    swiglu,
-)
-from kernels import flash_attention as attention
+from kernels import adamw, cross_entropy, embedding_bag, rmsnorm, rope, softmax, swiglu
 from kernels.common import Config
-from kernels.flash_attention import backward_kernel
-from kernels.flash_attention import kernel as forward_kernel
-from kernels.flash_attention.launch import Attended, Batch, Tuning, attend, attend_backward
 
-Arguments = tuple[Any, ...]
-BF16 = torch.bfloat16
-
-
-@dataclass(frozen=True)
-class Case:
-    """One operation at one shape.
-
-    inputs: fresh arguments for a seed, on the GPU. ours: the call, with a configuration to try or None for our own
-    choice. peer: what torch offers for the same work. expected: the right result. tolerance: relative error allowed.
-    """
-
-    op: str
-    model: str
-    shape: str
-    bytes: float
-    flops: float
-    inputs: Callable[[int], Arguments]
-    ours: Callable[[Arguments, Config | None], Any]
-    peer: Callable[[Arguments], Any] | None
-    peer_name: str
-    expected: Callable[[Arguments], Any]
-    tolerance: float = 1e-2
-    space: tuple[Config, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return f"{self.op} {self.model} {self.shape}"
-
-
-def _random(seed: int, *shape: int, dtype: torch.dtype = BF16) -> torch.Tensor:
-    generator = torch.Generator(device="cuda").manual_seed(seed)
-    return torch.randn(shape, device="cuda", dtype=torch.float32, generator=generator).to(dtype)
-
-
-def _whole(seed: int, high: int, *shape: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
-    generator = torch.Generator(device="cuda").manual_seed(seed)
-    return torch.randint(0, high, shape, device="cuda", dtype=dtype, generator=generator)
-
+from .kernel_case import BF16, Arguments, Case, random_indices, random_tensor
+from .kernel_products import attention_backward_cases, attention_cases, decode_cases, fp8_gemm_cases
 
 HIDDEN = (
     ("Llama-3.2-1B", 32768, 2048),
@@ -85,8 +33,11 @@ HIDDEN = (
 def rmsnorm_cases() -> list[Case]:
     return [
         Case(
-            op="rmsnorm", model=model, shape=f"{rows}x{columns}", bytes=4.0 * rows * columns, flops=4.0 * rows * columns,
-            inputs=lambda seed, rows=rows, columns=columns: (_random(seed, rows, columns), _random(seed + 1, columns)),
+            op="rmsnorm", model=model, shape=f"{rows}x{columns}", bytes=4.0 * rows * columns,
+            flops=4.0 * rows * columns,
+            inputs=lambda seed, rows=rows, columns=columns: (
+                random_tensor(seed, rows, columns), random_tensor(seed + 1, columns)
+            ),
             ours=lambda a, c: rmsnorm.rmsnorm(*a, config=c),
             peer=lambda a: F.rms_norm(a[0], a[1].shape, a[1], 1e-6), peer_name="torch rms_norm",
             expected=lambda a: rmsnorm.rmsnorm_reference(*a), space=rmsnorm.kernel.SPACE,
@@ -105,7 +56,7 @@ def add_rmsnorm_cases() -> list[Case]:
             op="add_rmsnorm", model=model, shape=f"{rows}x{columns}", bytes=8.0 * rows * columns,
             flops=5.0 * rows * columns,
             inputs=lambda seed, rows=rows, columns=columns: (
-                _random(seed, rows, columns), _random(seed + 1, rows, columns), _random(seed + 2, columns)
+                random_tensor(seed, rows, columns), random_tensor(seed + 1, rows, columns), random_tensor(seed + 2, columns)
             ),
             ours=lambda a, c: rmsnorm.add_rmsnorm(*a, config=c),
             peer=peer, peer_name="torch add, rms_norm",
@@ -117,8 +68,13 @@ def add_rmsnorm_cases() -> list[Case]:
 
 def rmsnorm_backward_cases() -> list[Case]:
     def inputs(seed: int, rows: int, columns: int) -> Arguments:
-        x, weight = _random(seed, rows, columns), _random(seed + 1, columns)
-        return x, weight, _random(seed + 2, rows, columns), torch.rsqrt(x.float().square().mean(1) + 1e-6)
+        x, weight = random_tensor(seed, rows, columns), random_tensor(seed + 1, columns)
+        return (
+            x,
+            weight,
+            random_tensor(seed + 2, rows, columns),
+            torch.rsqrt(x.float().square().mean(1) + 1e-6),
+        )
 
     def ours(a: Arguments, _: Config | None) -> Any:
         x, weight, dy, rstd = a
@@ -165,7 +121,7 @@ def softmax_cases() -> list[Case]:
         Case(
             op="softmax", model=model, shape=f"{rows}x{columns}", bytes=4.0 * rows * columns,
             flops=5.0 * rows * columns,
-            inputs=lambda seed, rows=rows, columns=columns: (_random(seed, rows, columns),),
+            inputs=lambda seed, rows=rows, columns=columns: (random_tensor(seed, rows, columns),),
             ours=lambda a, c: softmax.softmax(*a, config=c),
             peer=lambda a: torch.softmax(a[0], dim=-1), peer_name="torch softmax",
             expected=lambda a: softmax.softmax_reference(*a),
@@ -191,7 +147,7 @@ def cross_entropy_cases() -> list[Case]:
             op="cross_entropy", model=model, shape=f"{rows}x{columns}", bytes=2.0 * rows * columns,
             flops=4.0 * rows * columns,
             inputs=lambda seed, rows=rows, columns=columns: (
-                _random(seed, rows, columns), _whole(seed, columns, rows)
+                random_tensor(seed, rows, columns), random_indices(seed, columns, rows)
             ),
             ours=lambda a, c: cross_entropy.cross_entropy(*a, reduction="none", config=c),
             peer=lambda a: F.cross_entropy(*a, reduction="none"), peer_name="torch cross_entropy",
@@ -204,9 +160,9 @@ def cross_entropy_cases() -> list[Case]:
 
 def cross_entropy_backward_cases() -> list[Case]:
     def inputs(seed: int, rows: int, columns: int) -> Arguments:
-        logits, targets = _random(seed, rows, columns), _whole(seed, columns, rows)
+        logits, targets = random_tensor(seed, rows, columns), random_indices(seed, columns, rows)
         done = cross_entropy._forward(logits, targets, -100)
-        return logits, targets, done.lse, _random(seed + 2, rows, dtype=torch.float32)
+        return logits, targets, done.lse, random_tensor(seed + 2, rows, dtype=torch.float32)
 
     def ours(a: Arguments, c: Config | None) -> Any:
         logits, targets, lse, dloss = a
@@ -246,7 +202,7 @@ def swiglu_cases() -> list[Case]:
             op="swiglu", model=model, shape=f"{rows}x{columns}", bytes=6.0 * rows * columns,
             flops=6.0 * rows * columns,
             inputs=lambda seed, rows=rows, columns=columns: (
-                _random(seed, rows, columns), _random(seed + 1, rows, columns)
+                random_tensor(seed, rows, columns), random_tensor(seed + 1, rows, columns)
             ),
             ours=lambda a, c: swiglu.swiglu(*a, config=c),
             peer=lambda a: F.silu(a[0]) * a[1], peer_name="torch silu, mul",
@@ -272,7 +228,7 @@ def rope_cases() -> list[Case]:
         frequency = 10000.0 ** -(torch.arange(0, dim, 2, device="cuda") / dim)
         angle = positions[:, None] * frequency
         return (
-            _random(seed, tokens, heads, dim), _random(seed + 1, tokens, kv_heads, dim), angle.cos().to(BF16),
+            random_tensor(seed, tokens, heads, dim), random_tensor(seed + 1, tokens, kv_heads, dim), angle.cos().to(BF16),
             angle.sin().to(BF16), positions,
         )  # fmt: skip
 
@@ -305,123 +261,6 @@ def rope_cases() -> list[Case]:
     ]  # fmt: skip
 
 
-ATTENTION = (
-    ("Llama-3.2-1B", 8, 2048, 32, 8, 64),
-    ("Mistral-7B", 16, 1024, 32, 8, 128),
-    ("Qwen2.5-7B", 8, 2048, 28, 4, 128),
-    ("Llama-3.1-8B", 4, 4096, 32, 8, 128),
-    ("Llama-2-7B", 4, 4096, 32, 32, 128),
-    ("Llama-3.1-70B", 1, 8192, 64, 8, 128),
-    ("Qwen2.5-32B", 1, 16384, 40, 8, 128),
-    ("Llama-3.1-8B 32k", 1, 32768, 32, 8, 128),
-)
-
-
-def _flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:
-    return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)
-
-
-def _attention_inputs(seed: int, batch: int, length: int, heads: int, kv: int, dim: int) -> Arguments:
-    return (
-        _random(seed, batch, heads, length, dim), _random(seed + 1, batch, kv, length, dim),
-        _random(seed + 2, batch, kv, length, dim),
-    )  # fmt: skip
-
-
-def attention_cases() -> list[Case]:
-    return [
-        Case(
-            op="flash_attention", model=model, shape=f"{batch}x{length} {heads}/{kv}x{dim} causal",
-            bytes=2.0 * batch * length * dim * (2 * heads + 2 * kv), flops=2.0 * batch * heads * length**2 * dim,
-            inputs=lambda seed, s=(batch, length, heads, kv, dim): _attention_inputs(seed, *s),
-            ours=lambda a, c: attention.flash_attention(*a, causal=True, tuning=Tuning(forward=c)),
-            peer=lambda a: _flash(*a)[0], peer_name="torch flash",
-            expected=lambda a: _flash(*a)[0], space=forward_kernel.SPACE,
-        )
-        for model, batch, length, heads, kv, dim in ATTENTION
-    ]  # fmt: skip
-
-
-def attention_backward_cases(part: str = "") -> list[Case]:
-    """part: "keys" or "queries" tries the configurations of that kernel alone."""
-
-    def inputs(seed: int, batch: int, length: int, heads: int, kv: int, dim: int) -> Arguments:
-        q, k, v = _attention_inputs(seed, batch, length, heads, kv, dim)
-        shared = Batch(length, length, batch, None, None, True, dim**-0.5)
-        return (
-            q,
-            k,
-            v,
-            _random(seed + 3, *q.shape),
-            shared,
-            attend(q, k, v, shared, Tuning()),
-            _flash(q, k, v),
-        )
-
-    def ours(a: Arguments, c: Config | None) -> Any:
-        q, k, v, dout, shared, done, _ = a
-        tuning = Tuning(keys=c) if part == "keys" else Tuning(queries=c)
-        gradients = attend_backward(q, k, v, Attended(done.out, done.lse), dout, shared, tuning)
-        return gradients.q, gradients.k, gradients.v
-
-    def peer(a: Arguments) -> Any:
-        q, k, v, dout, _, _, flash = a
-        out, lse, q_starts, k_starts, max_q, max_k, state, offset, _ = flash
-        return torch.ops.aten._scaled_dot_product_flash_attention_backward(
-            dout, q, k, v, out, lse, q_starts, k_starts, max_q, max_k, 0.0, True, state, offset
-        )
-
-    space = {"keys": backward_kernel.KEYS_SPACE, "queries": backward_kernel.QUERIES_SPACE}.get(part, ())
-    return [
-        Case(
-            op="flash_attention_backward", model=model, shape=f"{batch}x{length} {heads}/{kv}x{dim} causal",
-            bytes=2.0 * batch * length * dim * (4 * heads + 4 * kv), flops=5.0 * batch * heads * length**2 * dim,
-            inputs=lambda seed, s=(batch, length, heads, kv, dim): inputs(seed, *s),
-            ours=ours, peer=peer, peer_name="torch flash backward", expected=peer, tolerance=2e-2, space=space,
-        )
-        for model, batch, length, heads, kv, dim in ATTENTION
-    ]  # fmt: skip
-
-
-def decode_cases() -> list[Case]:
-    shapes = (
-        ("Llama-3.1-8B 32k", 1, 32768, 32, 8, 128),
-        ("Llama-3.1-8B 32k", 8, 32768, 32, 8, 128),
-        ("Qwen2.5-7B 16k", 16, 16384, 28, 4, 128),
-        ("Mistral-7B 4k", 64, 4096, 32, 8, 128),
-        ("Llama-3.1-70B 8k", 32, 8192, 64, 8, 128),
-        ("Llama-2-7B 4k", 16, 4096, 32, 32, 128),
-        ("Llama-3.1-8B 1k", 256, 1024, 32, 8, 128),
-        ("Llama-3.2-1B 2k", 128, 2048, 32, 8, 64),
-    )
-    page = 16
-
-    def inputs(seed: int, batch: int, length: int, heads: int, kv: int, dim: int) -> Arguments:
-        pages = batch * length // page
-        generator = torch.Generator(device="cuda").manual_seed(seed)
-        table = torch.randperm(pages, device="cuda", generator=generator).to(torch.int32).view(batch, -1)
-        caches = (_random(seed + 1, pages, page, kv, dim), _random(seed + 2, pages, page, kv, dim))
-        return (
-            _random(seed, batch, heads, dim),
-            *caches,
-            table,
-            torch.full((batch,), length, device="cuda"),
-            length,
-        )
-
-    return [
-        Case(
-            op="paged_decode", model=model, shape=f"{batch}x{length} {heads}/{kv}x{dim}",
-            bytes=4.0 * batch * length * kv * dim + 4.0 * batch * heads * dim, flops=4.0 * batch * heads * length * dim,
-            inputs=lambda seed, s=(batch, length, heads, kv, dim): inputs(seed, *s),
-            ours=lambda a, c: paged_decode.paged_decode(*a[:5], max_length=a[5], config=c),
-            peer=None, peer_name="", expected=lambda a: paged_decode.paged_decode_reference(*a[:5]),
-            space=paged_decode.kernel.SPACE,
-        )
-        for model, batch, length, heads, kv, dim in shapes
-    ]  # fmt: skip
-
-
 def embedding_bag_cases() -> list[Case]:
     shapes = (
         ("DLRM 64", 1_000_000, 64, 16384, 32, torch.float32),
@@ -434,7 +273,11 @@ def embedding_bag_cases() -> list[Case]:
 
     def inputs(seed: int, entries: int, dim: int, bags: int, length: int, dtype: torch.dtype) -> Arguments:
         offsets = torch.arange(0, bags * length, length, device="cuda")
-        return _random(seed, entries, dim, dtype=dtype), _whole(seed, entries, bags * length), offsets
+        return (
+            random_tensor(seed, entries, dim, dtype=dtype),
+            random_indices(seed, entries, bags * length),
+            offsets,
+        )
 
     return [
         Case(
@@ -470,7 +313,8 @@ def adamw_cases() -> list[Case]:
 
     def inputs(seed: int, sizes: tuple[int, ...]) -> Arguments:
         lists = [
-            [_random(seed + 7 * i, n, dtype=torch.float32) for i, n in enumerate(sizes)] for _ in range(3)
+            [random_tensor(seed + 7 * i, n, dtype=torch.float32) for i, n in enumerate(sizes)]
+            for _ in range(3)
         ]
         lists.append([tensor.square() for tensor in lists[2]])
         steps = [torch.full((), 10.0, device="cuda") for _ in sizes]
@@ -499,39 +343,6 @@ def adamw_cases() -> list[Case]:
     ]  # fmt: skip
 
 
-def fp8_gemm_cases(*, fast: bool = True) -> list[Case]:
-    """fast: sums stay in the matrix unit's narrow accumulator, whose error grows with k; ours and torch's alike."""
-    shapes = (
-        ("Llama-3.1-8B gate", 8192, 14336, 4096),
-        ("Llama-3.1-8B down", 8192, 4096, 14336),
-        ("Qwen2.5-7B gate", 8192, 18944, 3584),
-        ("Llama-3.1-70B output", 8192, 8192, 8192),
-        ("Llama-3.1-70B gate", 4096, 28672, 8192),
-        ("Llama-3.1-405B output", 4096, 16384, 16384),
-        ("DeepSeek-V3 gate", 4096, 18432, 7168),
-    )
-
-    def inputs(seed: int, m: int, n: int, k: int) -> Arguments:
-        a, b = (_random(seed + i, rows, k).to(torch.float8_e4m3fn) for i, rows in enumerate((m, n)))
-        scales = (torch.full((1,), 0.1, device="cuda"), torch.full((1,), 0.2, device="cuda"))
-        return a, b, *scales
-
-    def peer(a: Arguments) -> Any:
-        return torch._scaled_mm(a[0], a[1].T, a[2], a[3], out_dtype=BF16, use_fast_accum=fast)
-
-    return [
-        Case(
-            op="fp8_gemm" if fast else "fp8_gemm_exact", model=model, shape=f"{m}x{n}x{k}", bytes=float(m * k + n * k + 2 * m * n),
-            flops=2.0 * m * n * k,
-            inputs=lambda seed, s=(m, n, k): inputs(seed, *s), ours=lambda a, c: fp8_gemm.fp8_gemm(*a, fast_accumulation=fast, config=c),
-            peer=peer, peer_name="torch _scaled_mm", expected=lambda a: fp8_gemm.fp8_gemm_reference(*a),
-            tolerance=5e-2 if fast else 1e-2,
-            space=fp8_gemm.kernel.SPACE,
-        )
-        for model, m, n, k in shapes
-    ]  # fmt: skip
-
-
 OPERATIONS: dict[str, Callable[[], list[Case]]] = {
     "rmsnorm": rmsnorm_cases,
     "add_rmsnorm": add_rmsnorm_cases,
@@ -557,7 +368,3 @@ def tuning_cases(op: str) -> list[Case]:
         parts = {part: attention_backward_cases(part) for part in ("keys", "queries")}
         return [replace(case, op=f"{op}.{part}") for part, cases in parts.items() for case in cases]
     return OPERATIONS[op]()
-
-
-def geometric_mean(values: list[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values))

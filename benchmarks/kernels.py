@@ -26,7 +26,8 @@ import triton
 
 from kernels.common import Config
 
-from .kernel_cases import OPERATIONS, Case, tuning_cases
+from .kernel_case import Case
+from .kernel_cases import OPERATIONS, tuning_cases
 
 BUFFERS = 12
 BUDGET_S = 0.06
@@ -84,7 +85,11 @@ def main() -> None:
         compile_all(arguments.ops.split(","), tune=arguments.tune, processes=arguments.compile_only)
     else:
         measure_all(
-            arguments.ops.split(","), tune=arguments.tune, out=arguments.out, seconds=arguments.seconds
+            arguments.ops.split(","),
+            tune=arguments.tune,
+            out=arguments.out,
+            seconds=arguments.seconds,
+            alone=frozenset(arguments.without_peer.split(",")),
         )
 
 

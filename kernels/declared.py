@@ -35,7 +35,7 @@ def _entry(
     kernel: Any, types: Sequence[str], constants: dict[str, Any], chosen: Config, *, name: str = ""
 ) -> Entry:
     """types: of the arguments that are no constants, in order."""
-    known = {**constants, **{key: value for key, value in chosen.blocks}}
+    known = {**constants, **dict(chosen.blocks)}
     arguments = [argument for argument in kernel.arg_names if argument not in known]
     require(
         len(arguments) == len(types), f"{kernel.__name__} takes {len(arguments)} arguments, not {len(types)}"

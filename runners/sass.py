@@ -17,24 +17,125 @@ _PADDING = "NOP"
 # Opcode -> class. Names: "CUDA Binary Utilities", section "Instruction Set Reference".
 _CLASSES: dict[str, frozenset[str]] = {
     "matrix": frozenset(
-        "HMMA IMMA BMMA DMMA QMMA HGMMA IGMMA BGMMA QGMMA OMMA UTCHMMA UTCIMMA UTCQMMA UTCOMMA UTCMMA".split()
+        {
+            "HMMA",
+            "IMMA",
+            "BMMA",
+            "DMMA",
+            "QMMA",
+            "HGMMA",
+            "IGMMA",
+            "BGMMA",
+            "QGMMA",
+            "OMMA",
+            "UTCHMMA",
+            "UTCIMMA",
+            "UTCQMMA",
+            "UTCOMMA",
+            "UTCMMA",
+        }
     ),
     "global_load": frozenset({"LDG", "LD"}),
     "global_store": frozenset({"STG", "ST", "RED", "REDG", "ATOM", "ATOMG"}),
-    "bulk_copy": frozenset("LDGSTS UTMALDG UTMASTG UTMAREDG UBLKCP UBLKRED UTMAPF UBLKPF".split()),
-    "shared": frozenset("LDS STS LDSM STSM ATOMS LDGDEPBAR UTCCP LDTM STTM".split()),
+    "bulk_copy": frozenset(
+        {
+            "LDGSTS",
+            "UTMALDG",
+            "UTMASTG",
+            "UTMAREDG",
+            "UBLKCP",
+            "UBLKRED",
+            "UTMAPF",
+            "UBLKPF",
+        }
+    ),
+    "shared": frozenset(
+        {
+            "LDS",
+            "STS",
+            "LDSM",
+            "STSM",
+            "ATOMS",
+            "LDGDEPBAR",
+            "UTCCP",
+            "LDTM",
+            "STTM",
+        }
+    ),
     "local": frozenset({"LDL", "STL"}),
     "special_function": frozenset({"MUFU"}),
     "barrier": frozenset(
-        "BAR SYNCS DEPBAR MEMBAR WARPSYNC WARPGROUP ERRBAR FENCE UCGABAR_ARV UCGABAR_WAIT".split()
+        {
+            "BAR",
+            "SYNCS",
+            "DEPBAR",
+            "MEMBAR",
+            "WARPSYNC",
+            "WARPGROUP",
+            "ERRBAR",
+            "FENCE",
+            "UCGABAR_ARV",
+            "UCGABAR_WAIT",
+        }
     ),
     "float": frozenset(
-        "FADD FFMA FMUL FMNMX FMNMX3 FSEL FSET FSETP FCHK FSWZADD HADD2 HFMA2 HMUL2 HMNMX2 HSET2 HSETP2 DADD DFMA "
-        "DMUL DSETP FADD2 FFMA2 FMUL2".split()
+        {
+            "FADD",
+            "FFMA",
+            "FMUL",
+            "FMNMX",
+            "FMNMX3",
+            "FSEL",
+            "FSET",
+            "FSETP",
+            "FCHK",
+            "FSWZADD",
+            "HADD2",
+            "HFMA2",
+            "HMUL2",
+            "HMNMX2",
+            "HSET2",
+            "HSETP2",
+            "DADD",
+            "DFMA",
+            "DMUL",
+            "DSETP",
+            "FADD2",
+            "FFMA2",
+            "FMUL2",
+        }
     ),
-    "conversion": frozenset("F2F F2FP F2I F2IP I2F I2FP I2I I2IP FRND".split()),
+    "conversion": frozenset(
+        {
+            "F2F",
+            "F2FP",
+            "F2I",
+            "F2IP",
+            "I2F",
+            "I2FP",
+            "I2I",
+            "I2IP",
+            "FRND",
+        }
+    ),
     "control": frozenset(
-        "BRA BRX BRXU JMP EXIT CALL RET BSSY BSYNC BREAK KILL NANOSLEEP YIELD RPCMOV WARPEXIT".split()
+        {
+            "BRA",
+            "BRX",
+            "BRXU",
+            "JMP",
+            "EXIT",
+            "CALL",
+            "RET",
+            "BSSY",
+            "BSYNC",
+            "BREAK",
+            "KILL",
+            "NANOSLEEP",
+            "YIELD",
+            "RPCMOV",
+            "WARPEXIT",
+        }
     ),
 }
 _CLASS_OF = {opcode: name for name, opcodes in _CLASSES.items() for opcode in opcodes}

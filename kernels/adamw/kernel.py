@@ -1,4 +1,4 @@
-"""AdamW kernel over many tensors in one launch: a table of addresses, and chunks of CHUNK elements in a second table."""
+"""AdamW kernel over many tensors in one launch: a table of addresses, and a table of chunks of CHUNK elements."""
 
 from __future__ import annotations
 

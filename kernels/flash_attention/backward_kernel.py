@@ -150,7 +150,7 @@ def attention_backward_keys(
         unmasked = min(unmasked, tl.cdiv(queries, BLOCK_M) * BLOCK_M)
     for member in range(GROUP):
         q_head = head * GROUP + member
-        place = batch.to(tl.int64) * lse_batch_stride + q_head * lse_head_stride + q_first
+        place = tl.cast(batch, tl.int64) * lse_batch_stride + q_head * lse_head_stride + q_first
         if CAUSAL:
             dk, dv = _walk_queries(
                 dk, dv, k, v, q_desc, dout_desc, lse_ptr + place, delta_ptr + place, batch, q_head, q_first,
@@ -162,7 +162,9 @@ def attention_backward_keys(
         )  # fmt: skip
     token = (k_first + column).to(tl.int64)[:, None]
     place = (
-        batch.to(tl.int64) * dk_batch_stride + head.to(tl.int64) * dk_head_stride + token * dk_token_stride
+        tl.cast(batch, tl.int64) * dk_batch_stride
+        + head.to(tl.int64) * dk_head_stride
+        + token * dk_token_stride
     )
     place += tl.arange(0, DIM)[None, :]
     inside = (column < keys)[:, None]
@@ -237,7 +239,7 @@ def attention_backward_queries(
     inside = row < queries
     q = q_desc.load([batch, head, q_first + begin, 0]).reshape(BLOCK_M, DIM)
     dout = dout_desc.load([batch, head, q_first + begin, 0]).reshape(BLOCK_M, DIM)
-    place = batch.to(tl.int64) * lse_batch_stride + head * lse_head_stride + q_first
+    place = tl.cast(batch, tl.int64) * lse_batch_stride + head * lse_head_stride + q_first
     lse = tl.load(lse_ptr + place + row, mask=inside, other=float("inf"))
     delta = tl.load(delta_ptr + place + row, mask=inside, other=0.0)
     dq = tl.zeros([BLOCK_M, DIM], dtype=tl.float32)
@@ -256,6 +258,6 @@ def attention_backward_queries(
         shift, scale, CAUSAL, True, BLOCK_N, DIM, PRECISION,
     )  # fmt: skip
     token = (q_first + row).to(tl.int64)[:, None]
-    dq_row = dq_ptr + batch.to(tl.int64) * dq_batch_stride + head.to(tl.int64) * dq_head_stride
+    dq_row = dq_ptr + tl.cast(batch, tl.int64) * dq_batch_stride + head.to(tl.int64) * dq_head_stride
     place = dq_row + token * dq_token_stride + tl.arange(0, DIM)[None, :]
     tl.store(place, (dq * dscale).to(dq_ptr.dtype.element_ty), mask=inside[:, None])

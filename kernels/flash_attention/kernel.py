@@ -135,8 +135,10 @@ def attention_forward(
     inside = row < queries
     token = (q_first + row).to(tl.int64)
     tl.store(
-        lse_ptr + batch.to(tl.int64) * lse_batch_stride + head * lse_head_stride + token, lse, mask=inside
+        lse_ptr + tl.cast(batch, tl.int64) * lse_batch_stride + head * lse_head_stride + token,
+        lse,
+        mask=inside,
     )
-    out_row = out_ptr + batch.to(tl.int64) * out_batch_stride + head.to(tl.int64) * out_head_stride
+    out_row = out_ptr + tl.cast(batch, tl.int64) * out_batch_stride + head.to(tl.int64) * out_head_stride
     place = out_row + token[:, None] * out_token_stride + tl.arange(0, DIM)[None, :]
     tl.store(place, total.to(out_ptr.dtype.element_ty), mask=inside[:, None])

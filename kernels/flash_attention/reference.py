@@ -37,7 +37,7 @@ def varlen_attention_reference(
     causal: bool = False,
     scale: float | None = None,
 ) -> torch.Tensor:
-    """Attention of each sequence of a packed batch with itself: q [tokens, heads, dim], k and v [tokens, kv_heads, dim].
+    """Attention of each packed sequence with itself: q [tokens, heads, dim], k and v [tokens, kv_heads, dim].
 
     q_starts, k_starts: [sequences + 1], where each sequence begins, and the total.
     """

@@ -31,7 +31,8 @@ def fp8_gemm(
 
     scale_a, scale_b: float32, one element or one per row of a or b. fast_accumulation keeps the sum in the matrix
     unit (about 14 bits of mantissa on Hopper). config: a point of kernel.SPACE instead of our choice.
-    Falls back to the reference where fallback_reason says so. Raises KernelInputError for shapes or dtypes that disagree.
+    Falls back to the reference where fallback_reason says so. Raises KernelInputError for shapes or dtypes that
+    disagree.
     """
     _check(a, b, scale_a, scale_b, out_dtype)
     if fallback_reason(a, b, out_dtype=out_dtype):

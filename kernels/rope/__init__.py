@@ -74,7 +74,8 @@ def _check(
         )
     require(
         positions.shape == (tokens,) and positions.dtype in (torch.int32, torch.int64),
-        f"positions has shape {tuple(positions.shape)} and dtype {positions.dtype}, expected ({tokens},) int32 or int64",
+        f"positions has shape {tuple(positions.shape)} and dtype {positions.dtype}, "
+        f"expected ({tokens},) int32 or int64",
     )
 
 
