@@ -160,11 +160,14 @@ class BenchmarkTable(_Table, frozen=True):
     reference: str | None = None
     work: str | None = None
     providers: dict[str, str] = {}
+    mutates: bool = False
+    reduction: int | None = None
     # step
     golden: str | None = None
     steps: int | None = None
     warmup: int | None = None
     losses: int | None = None
+    seed: int | None = None
     # replay
     trace: str | None = None
     transform: dict[str, Scalar] = {}
@@ -187,8 +190,8 @@ class _File(_Table, frozen=True):
 
 
 _TIER_KEYS = {
-    "micro": {"inputs", "reference", "work", "providers"},
-    "step": {"reference", "golden", "steps", "warmup", "losses"},
+    "micro": {"inputs", "reference", "work", "providers", "mutates", "reduction"},
+    "step": {"reference", "golden", "steps", "warmup", "losses", "seed"},
     "replay": {"trace", "transform", "server", "slo", "max_dispatch_delay_ms", "load"},
     "static": {"kernels", "targets"},
 }
@@ -349,7 +352,7 @@ def _expand(table: BenchmarkTable) -> list[Case]:
     metrics = tuple(metric.spec() for metric in table.metric) or DEFAULT_METRICS[table.tier]
     options = {key: msgspec.to_builtins(getattr(table, key)) for key in sorted(_TIER_KEYS[table.tier])}
     options = {
-        key: _present(value) for key, value in options.items() if _present(value) not in (None, {}, [])
+        key: _present(value) for key, value in options.items() if _present(value) not in (None, False, {}, [])
     }
     # Launches, timeouts and policy say how often and how long, not what: changing them starts no new method.
     what = msgspec.to_builtins(table) | {

@@ -142,6 +142,7 @@ def launch(
         seed=number,
         python=str(tree.root / python) if python and "/" in python and not python.startswith("/") else python,
         device=device,
+        cpus=tuple(sorted(os.sched_getaffinity(0))),
     )
     limit = sum(case.spec.timeout_s for case in cases) + _GRACE_S
     try:

@@ -23,6 +23,7 @@ import msgspec
 from django.db import connection
 
 from perfdb.local.command import as_account
+from perfdb.local.cores import MEASURE_CPUS_VARIABLE, parse_cpu_list
 from perfdb.manifest import Case as ManifestCase
 from perfdb.manifest import Manifest, ManifestError, parse
 from perfdb.models import Benchmark, Build, Job, JobState, Worker
@@ -143,14 +144,14 @@ def _launches(
     return Outcome(JobState.DONE, "", frozenset(series), total)
 
 
-def measuring_cpus() -> tuple[int, ...] | None:
-    """The cores kept for measuring (PERFDB_MEASURE_CPUS, as in "1" or "2-7,9"), None for all."""
-    text = os.environ.get("PERFDB_MEASURE_CPUS", "")
-    cores: set[int] = set()
-    for part in filter(None, text.split(",")):
-        low, _, high = part.partition("-")
-        cores |= set(range(int(low), int(high or low) + 1))
-    return tuple(sorted(cores)) or None
+def measuring_cpus() -> tuple[int, ...]:
+    """The cores kept for measuring: PERFDB_MEASURE_CPUS, else those that this process may use.
+
+    Named even where they are all: a launch without cores would lock every core of the machine, and its threads
+    would not know how many they are.
+    """
+    asked = os.environ.get(MEASURE_CPUS_VARIABLE)
+    return tuple(sorted(parse_cpu_list(asked) if asked else os.sched_getaffinity(0)))
 
 
 def _interpreter(manifest: Manifest, root: Path) -> str | None:
