@@ -56,7 +56,8 @@ def add_rmsnorm_cases() -> list[Case]:
             op="add_rmsnorm", model=model, shape=f"{rows}x{columns}", bytes=8.0 * rows * columns,
             flops=5.0 * rows * columns,
             inputs=lambda seed, rows=rows, columns=columns: (
-                random_tensor(seed, rows, columns), random_tensor(seed + 1, rows, columns), random_tensor(seed + 2, columns)
+                random_tensor(seed, rows, columns), random_tensor(seed + 1, rows, columns),
+                random_tensor(seed + 2, columns),
             ),
             ours=lambda a, c: rmsnorm.add_rmsnorm(*a, config=c),
             peer=peer, peer_name="torch add, rms_norm",
@@ -228,7 +229,8 @@ def rope_cases() -> list[Case]:
         frequency = 10000.0 ** -(torch.arange(0, dim, 2, device="cuda") / dim)
         angle = positions[:, None] * frequency
         return (
-            random_tensor(seed, tokens, heads, dim), random_tensor(seed + 1, tokens, kv_heads, dim), angle.cos().to(BF16),
+            random_tensor(seed, tokens, heads, dim), random_tensor(seed + 1, tokens, kv_heads, dim),
+            angle.cos().to(BF16),
             angle.sin().to(BF16), positions,
         )  # fmt: skip
 

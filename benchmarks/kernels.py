@@ -151,20 +151,20 @@ def measure_case(case: Case, configs: tuple[Config, ...]) -> list[Row]:
         except Exception as error:  # a configuration that does not fit the GPU is a fact to report
             print(f"{case.name:70} {name:50} {type(error).__name__} {str(error)[:80]!r}", flush=True)
             continue
-        error = relative_error(found, expected)
-        if name != case.peer_name and not error <= case.tolerance:
-            print(f"{case.name:70} {name:50} WRONG {error:.2e}", flush=True)
+        off = relative_error(found, expected)
+        if name != case.peer_name and not off <= case.tolerance:
+            print(f"{case.name:70} {name:50} WRONG {off:.2e}", flush=True)
             if not configs:
-                raise RuntimeError(f"{name} is wrong: relative error {error:.2e}")
+                raise RuntimeError(f"{name} is wrong: relative error {off:.2e}")
             continue
         del fresh, found
         times = time_graph(call, sets)
         median = statistics.median(times)
         spread = (sorted(times)[-1] - sorted(times)[0]) / median
-        rows.append(Row(case.op, case.model, case.shape, name, median, spread, case.bytes, case.flops, error))
+        rows.append(Row(case.op, case.model, case.shape, name, median, spread, case.bytes, case.flops, off))
         print(
             f"{case.name:70} {name:50} {median * 1e6:9.1f} us {case.bytes / median / 1e12:6.2f} TB/s "
-            f"{case.flops / median / 1e12:7.1f} TFLOP/s err {error:.1e}",
+            f"{case.flops / median / 1e12:7.1f} TFLOP/s err {off:.1e}",
             flush=True,
         )
     return rows
