@@ -124,12 +124,22 @@ class Bisection(models.Model):
         Alert, null=True, blank=True, on_delete=models.SET_NULL, related_name="bisections"
     )
     series = models.ForeignKey(Series, on_delete=models.CASCADE, related_name="bisections")
+    parent = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="descents",
+        help_text="The bisection that named the merge whose side this one searches.",
+    )
     worker = models.ForeignKey(Worker, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     shas = ArrayField(models.CharField(max_length=64))
     response = models.CharField(max_length=10, default="level")
     threshold = models.FloatField(null=True, blank=True, help_text="pass_fail: a launch beyond it failed.")
     alert_ratio = models.FloatField()
     max_cost = models.FloatField(null=True, blank=True)
+    # Fixed at the start: a replay must not see launches that came later.
+    noise_history = ArrayField(models.FloatField(), default=list, blank=True)
     seed = models.BigIntegerField(default=0)
     state = models.CharField(max_length=10, choices=BisectionState.choices, default=BisectionState.QUEUED)
     answer = models.JSONField(default=dict, blank=True)

@@ -25,6 +25,9 @@ class Project(models.Model):
     history_depth = models.PositiveIntegerField(default=100)
     path_filter = ArrayField(models.CharField(max_length=300), default=list, blank=True)
     poll_interval_s = models.PositiveIntegerField(default=60)
+    bisection_minutes_per_day = models.PositiveIntegerField(
+        default=240, help_text="Measuring time that bisections started by alerts may take in a day."
+    )
     polled_at = models.DateTimeField(null=True, blank=True)
     poll_error = models.TextField(blank=True, default="")
     settings = models.JSONField(default=dict, blank=True)
