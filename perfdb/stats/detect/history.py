@@ -53,7 +53,7 @@ def read_history(
         n, launches, size = table.shape
         _check(
             table.reshape(n * launches, size),
-            np.repeat(np.arange(n), launches),
+            first_commit + np.repeat(np.arange(n), launches),
             launches,
             allow_negative=allow_negative,
         )

@@ -14,6 +14,7 @@ from perfdb.stats.detect.robust import median, sigma_about_zero
 from perfdb.stats.policy import Metric, Statistic
 
 _ORDER_STATISTICS = 9  # a launch of more samples is reduced to this many averages of its ordered samples
+_TRIMMED = 0.1  # of such a launch at each end: a tail that moves alone is no change of the median
 _SCALE_COMMITS = 10  # running median of the spread, commits on each side; twice that without launches
 
 
@@ -190,8 +191,10 @@ def _reduce(block: Floats, count: int) -> Floats:
     if size == count:
         return block
     if size > count:
-        edges = np.linspace(0, size, count + 1).round().astype(np.int64)
-        return np.asarray(np.add.reduceat(block, edges[:-1], axis=1) / np.diff(edges))
+        trimmed = min(int(_TRIMMED * size), (size - count) // 2)
+        edges = np.linspace(trimmed, size - trimmed, count + 1).round().astype(np.int64)
+        sums = np.add.reduceat(block[:, : edges[-1]], edges[:-1], axis=1)
+        return np.asarray(sums / np.diff(edges))
     at = (np.arange(count) + 0.5) / count * size - 0.5
     at = np.clip(at, 0, size - 1)
     low = np.floor(at).astype(np.int64)
