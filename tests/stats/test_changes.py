@@ -132,7 +132,7 @@ def test_a_young_jump_of_the_size_of_throttling_is_an_open_episode_until_the_mac
     (change,) = find_changes(raw)
     assert (change.kind, change.index, change.end) == (ChangeKind.EPISODE, 80, None)
     assert kinds(find_changes(raw, suspect=[False] * 83)) == [(80, "step")]
-    assert kinds(find_changes(launches(stepped(86, 80, 0.10)))) == [(80, "step")]
+    assert kinds(find_changes(launches(stepped(88, 80, 0.10)))) == [(80, "step")]
     assert kinds(find_changes(launches(stepped(83, 80, 0.05)))) == [(80, "step")]
     assert kinds(find_changes(launches(stepped(83, 80, -0.10)))) == [(80, "step")]
 

@@ -13,7 +13,7 @@ _NOISE_RATIO = 1.4
 _NOISE_COMMITS = 8
 NEWEST_COMMITS = 2
 _WAIT_AFTER_EPISODE = 11
-_WAIT_IF_PASSING = 6
+_WAIT_IF_PASSING = 8
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def without_noise_changes(segments: list[Segment], scale: Floats, commit_sigma: 
 def without_newest(segments: list[Segment], episodes: list[Episode], passing: Passing | None) -> Settled:
     """The newest jumps: with fewer than 2 commits after them nothing, while they may still pass an open episode.
 
-    A jump may still pass for 11 commits where the series has shown an episode of that sign and size, and for 6 where
+    A jump may still pass for 11 commits where the series has shown an episode of that sign and size, and for 8 where
     it is of the size and sign that throttling makes and nobody has watched the machine.
     """
     n = segments[-1].end
