@@ -10,10 +10,10 @@ import numpy as np
 from django.urls import reverse
 
 from perfdb.models import Change, Commit, Probe, Series
+from perfdb.quantity import quantity, readable
 from perfdb.services.decimate import thin
 from perfdb.services.series import History, Point
 from perfdb.stats.median_interval import median_interval
-from perfdb.web.format import quantity
 
 MAX_POINTS = 2000
 
@@ -24,6 +24,10 @@ def typed(values: Sequence[float | None] | np.ndarray[Any, Any], *, dtype: str =
     return {"dtype": dtype, "bdata": base64.b64encode(array.tobytes()).decode()}
 
 
+def _times(factor: float, values: Sequence[float | None]) -> list[float | None]:
+    return [None if value is None else factor * value for value in values]
+
+
 def series_chart(series: Series, history: History, changes: Sequence[Change]) -> dict[str, Any]:
     """Per commit the median of the launch values with its interval; launches; changes; environment boundaries."""
     points = thin(history.points, MAX_POINTS)
@@ -31,22 +35,24 @@ def series_chart(series: Series, history: History, changes: Sequence[Change]) ->
     facts = Commit.objects.only("sha", "subject").in_bulk([point.commit_id for point in points])
     rows = [_interval(point) for point in points]
     launches = [(point.position, value) for point in points for value in point.values if value is not None]
+    known = [row[0] for row in rows if row[0] is not None]
+    factor, unit = readable(np.median(known).item() if known else None, series.metric.unit)
     shown = launches[:: max(1, -(-len(launches) // MAX_POINTS))]
     return {
-        "unit": series.metric.unit,
+        "unit": unit,
         "name": f"{series.case.label} {series.metric.name}",
         "lower_is_better": series.metric.lower_is_better,
         "position": typed([point.position for point in points], dtype="i4"),
-        "median": typed([row[0] for row in rows]),
-        "above": typed([row[2] for row in rows]),
-        "below": typed([row[1] for row in rows]),
+        "median": typed(_times(factor, [row[0] for row in rows])),
+        "above": typed(_times(factor, [row[2] for row in rows])),
+        "below": typed(_times(factor, [row[1] for row in rows])),
         "text": [
             _hover(point, row[0], series.metric.unit, facts.get(point.commit_id))
             for point, row in zip(points, rows, strict=True)
         ],
         "links": [_link(slug, facts.get(point.commit_id)) for point in points],
         "launch_position": typed([position for position, _ in shown], dtype="i4"),
-        "launch_value": typed([value for _, value in shown]),
+        "launch_value": typed(_times(factor, [value for _, value in shown])),
         "failed": [point.position for point in points if any(value is None for value in point.values)],
         "unusable": [point.position for point in points if point.unusable and not point.values],
         "changes": [
@@ -106,12 +112,14 @@ def _escape(text: str) -> str:
 def samples_chart(values: Sequence[float], unit: str, name: str) -> dict[str, Any]:
     """At most MAX_POINTS samples to draw; the histogram counts all of them."""
     step = max(1, -(-len(values) // MAX_POINTS))
-    counts, edges = np.histogram(values, bins=min(60, max(5, round(len(values) ** 0.5))))
+    factor, unit = readable(np.median(values).item(), unit)
+    scaled = factor * np.asarray(values)
+    counts, edges = np.histogram(scaled, bins=min(60, max(5, round(len(values) ** 0.5))))
     return {
         "name": name,
         "unit": unit,
         "index": typed(range(0, len(values), step), dtype="i4"),
-        "values": typed(values[::step]),
+        "values": typed(scaled[::step]),
         "counts": typed(counts, dtype="i4"),
         "middles": typed((edges[:-1] + edges[1:]) / 2),
         "n": len(values),
@@ -119,15 +127,20 @@ def samples_chart(values: Sequence[float], unit: str, name: str) -> dict[str, An
     }
 
 
-def bisection_chart(shas: Sequence[str], answer: dict[str, Any], probes: Sequence[Probe]) -> dict[str, Any]:
+def bisection_chart(
+    shas: Sequence[str], answer: dict[str, Any], probes: Sequence[Probe], *, unit: str
+) -> dict[str, Any]:
+    known = [value for probe in probes for value in probe.values or ()]
+    factor, unit = readable(np.median(known).item() if known else None, unit)
     posterior = (answer.get("posterior") or {}).get("commits") or []
     return {
+        "unit": unit,
         "shas": [sha[:10] for sha in shas],
         "posterior": list(posterior),
         "probes": [
             {
                 "index": p.index,
-                "values": list(p.values or []),
+                "values": [factor * value for value in p.values or ()],
                 "unbuildable": p.unbuildable,
                 "observed": p.observed,
             }

@@ -35,7 +35,7 @@ def browser(browser_beside_django: None) -> Iterator[Browser]:
             found = playwright.chromium.launch(executable_path=own, args=ARGUMENTS)
         except Error as error:
             pytest.skip(
-                f"no Chromium here; `playwright install --with-deps chromium` brings one ({error.message[:80]})"
+                f"no Chromium; `playwright install --with-deps chromium` brings one: {error.message[:80]}"
             )
         yield found
         found.close()
@@ -87,9 +87,8 @@ def visit(browser: Browser, live_server: LiveServer) -> Iterator[Open]:
         if administrator:
             session = Client()
             session.force_login(_root())
-            context.add_cookies(
-                [{"name": "sessionid", "value": session.cookies["sessionid"].value, "url": live_server.url}]
-            )
+            secret = session.cookies["sessionid"].value
+            context.add_cookies([{"name": "sessionid", "value": secret, "url": live_server.url}])
         return Visitor(context, live_server.url)
 
     yield open_window

@@ -23,16 +23,23 @@ MIN_CONTRAST = 4.5
 
 # The smallest ratio of WCAG 2 between a text's colour and the nearest opaque background behind it.
 CONTRAST = """() => {
-  const parse = (c) => { const m = c.match(/[\\d.]+/g).map(Number); return { rgb: m.slice(0, 3), a: m[3] === undefined ? 1 : m[3] }; };
-  const light = (rgb) => { const [r, g, b] = rgb.map((v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const opaque = (colour) => colour.length < 4 || colour[3] === 1;
+  const linear = (v) => v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const behind = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (opaque(colour)) return colour;
+    }
+    return [255, 255, 255];
+  };
   let worst = { ratio: 99, text: "" };
   for (const node of document.querySelectorAll("main *, header *, footer")) {
-    const own = [...node.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
     if (!own || node.closest("svg, .js-plotly-plot, script") || !node.getClientRects().length) continue;
-    let at = node, back = null;
-    while (at && !back) { const c = parse(getComputedStyle(at).backgroundColor); if (c.a === 1) back = c.rgb; at = at.parentElement; }
-    const front = light(parse(getComputedStyle(node).color).rgb), behind = light(back || [255, 255, 255]);
-    const ratio = (Math.max(front, behind) + 0.05) / (Math.min(front, behind) + 0.05);
+    const front = light(parse(getComputedStyle(node).color)), back = light(behind(node));
+    const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
     if (ratio < worst.ratio) worst = { ratio, text: node.outerHTML.slice(0, 160) };
   }
   return worst;

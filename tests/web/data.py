@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 from django.contrib.auth.models import User
-from django.utils import timezone as now
+from django.utils import timezone
 
 from perfdb.models import (
     Alert,
@@ -120,11 +120,10 @@ def make_project(slug: str, commits: int, *, public: bool = True, extra: str = "
 
     The second commit has no date."""
     name = slug.replace("-", " ").capitalize()
+    url = "https://git.example.invalid/lab.git"
     project = Project.objects.create(
-        slug=slug, name=name + extra, url="https://git.example.invalid/lab.git", public=public
+        slug=slug, name=name + extra, url=url, public=public, polled_at=timezone.now()
     )
-    project.polled_at = now.now()
-    project.save()
     branch = Branch.objects.create(project=project, name=project.default_branch, kind="trunk")
     shas = [sha(number) for number in range(commits)]
     Commit.objects.bulk_create(
@@ -285,8 +284,8 @@ def _jobs(branch: Branch, worker: Worker, extra: str) -> Job:
     pool = worker.pool
     unbuilt = Commit.objects.get(project=branch.project, sha=sha(7))
     Build.objects.create(
-        commit=unbuilt, command="make all", command_hash="0" * 64, status=BuildStatus.FAILED, log=f"error: no rule{extra}",
-        duration_s=3.5,
+        commit=unbuilt, command="make all", command_hash="0" * 64, status=BuildStatus.FAILED,
+        log=f"error: no rule{extra}", duration_s=3.5,
     )  # fmt: skip
     failed = schedule.request(branch, unbuilt, pool=pool)
     Job.objects.claim(failed.pk, worker)

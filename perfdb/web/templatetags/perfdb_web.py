@@ -8,24 +8,26 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from perfdb import quantity as numbers
 from perfdb.web import format as formatting
 
 register = template.Library()
-register.filter("percent", formatting.percent)
+register.filter("percent", numbers.percent)
 register.filter("duration", formatting.duration)
+register.filter("probability", formatting.probability)
 
 
 @register.filter
 def quantity(value: float | None, unit: str) -> str:
-    return formatting.quantity(value, unit)
+    return numbers.quantity(value, unit)
 
 
 @register.filter
 def interval(change: Any) -> str:
     """Of anything with `low` and `high`, or a mapping with them."""
     if isinstance(change, dict):
-        return formatting.interval(change.get("low"), change.get("high"))
-    return formatting.interval(getattr(change, "low", None), getattr(change, "high", None))
+        return numbers.interval(change.get("low"), change.get("high"))
+    return numbers.interval(getattr(change, "low", None), getattr(change, "high", None))
 
 
 @register.filter

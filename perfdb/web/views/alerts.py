@@ -169,6 +169,7 @@ def bisection(request: HttpRequest, pk: int) -> HttpResponse:
             "subject": subjects.get(sha, ""),
             "probability": posterior[index] if index < len(posterior) else None,
             "probes": [probe for probe in probes if probe.index == index],
+            "unbuildable": any(probe.unbuildable for probe in probes if probe.index == index),
             "named": index in named and row.answer.get("kind") in ("culprit", "range", "several"),
         }
         for index, sha in enumerate(row.shas)
@@ -177,8 +178,7 @@ def bisection(request: HttpRequest, pk: int) -> HttpResponse:
         "project": project,
         "bisection": row,
         "strip": strip,
-        "chart": charts.bisection_chart(row.shas, row.answer, probes),
-        "unit": row.series.metric.unit,
+        "chart": charts.bisection_chart(row.shas, row.answer, probes, unit=row.series.metric.unit),
         "conclusion": row.answer.get("reason", ""),
         "operate": may_operate(request, project),
     }

@@ -30,7 +30,7 @@ from perfdb.web import asked, charts
 from perfdb.web.access import may_operate, readable
 
 SERIES_PER_PAGE = 50
-COMMITS_SHOWN = 30
+COMMITS_SHOWN = 12
 SPARK_POINTS = 40
 
 

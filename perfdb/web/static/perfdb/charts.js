@@ -17,7 +17,7 @@
   function series(node, chart) {
     const colour = { regressed: css("--bad"), improved: css("--good"), changed: css("--warn") };
     const traces = [
-      { x: chart.launch_position, y: chart.launch_value, mode: "markers", type: "scatter", hoverinfo: "skip", marker: { size: 4, color: css("--soft"), opacity: 0.35 } },
+      { x: chart.launch_position, y: chart.launch_value, mode: "markers", type: "scatter", hoverinfo: "skip", marker: { size: 5, color: css("--soft"), opacity: 0.6 } },
       { x: chart.position, y: chart.median, mode: "lines+markers", text: chart.text, hovertemplate: "%{text}<extra></extra>", customdata: chart.links,
         line: { color: css("--accent"), width: 1.5 }, marker: { size: 6, color: css("--accent") },
         error_y: { type: "data", symmetric: false, array: chart.above, arrayminus: chart.below, color: css("--accent"), thickness: 1, width: 0 } },
@@ -54,7 +54,7 @@
     for (const probe of chart.probes) { for (const value of probe.values) { x.push(probe.index); y.push(value); } if (probe.unbuildable) dead.push(probe.index); }
     const traces = [{ x, y, mode: "markers", type: "scatter", marker: { size: 8, color: css("--accent"), opacity: 0.75 }, hovertemplate: "commit %{x}: %{y}<extra></extra>" }];
     const notes = dead.map((at) => ({ x: at, xref: "x", y: 0, yref: "paper", text: "⊘", showarrow: false, font: { color: css("--warn"), size: 14 }, yanchor: "bottom" }));
-    Plotly.react(node, traces, layout({ annotations: notes, xaxis: { title: { text: "commit of the range" }, range: [-0.5, chart.shas.length - 0.5] }, yaxis: { title: { text: node.dataset.unit }, exponentformat: "SI" } }), config);
+    Plotly.react(node, traces, layout({ annotations: notes, xaxis: { title: { text: "commit of the range" }, range: [-0.5, chart.shas.length - 0.5] }, yaxis: { title: { text: chart.unit }, exponentformat: "SI" } }), config);
   }
 
   const draw = { series, samples, bisection };
