@@ -123,6 +123,9 @@ DATABASES = {
 }
 # Mirrors, built trees and worktrees of the tracked repositories.
 PERFDB_DATA = Path(os.environ.get("PERFDB_DATA") or STATE.path / "data")
+# How often a worker says that it lives, and after how long without a word its job is given to another.
+PERFDB_HEARTBEAT_S = float(os.environ.get("PERFDB_HEARTBEAT_S", "5"))
+PERFDB_SILENCE_S = float(os.environ.get("PERFDB_SILENCE_S", "45"))
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # --- Static files ------------------------------------------------------------------------------------------

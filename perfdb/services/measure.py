@@ -36,8 +36,9 @@ from perfdb.services.track import repository
 from perfdb.vcs import CommitGone, GitError
 from runners.result import LaunchRequest, LaunchResult, Measurement, RunResult
 
-_GRACE_S = 120.0
-"""What a launch may take beyond its cases' own limits: start of processes, sentinel, correctness."""
+_GRACE_S = 1020.0
+"""What a launch may take beyond its cases' own limits: start of processes, sentinel, correctness (120 s), and the
+wait for another measurement on the same cores or GPU (the runner gives up after 900 s)."""
 
 
 class Cancelled(RuntimeError):
@@ -189,6 +190,8 @@ def run_launch(request: LaunchRequest, *, alive: Callable[[], None] = lambda: No
                     raise RunnerFailed(f"the runner gave no result within {limit:.0f} s") from None
     finally:
         _stop(process)
+        for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
+            stream.close()
     if process.returncode != 0:
         lines = errors.decode("utf-8", "replace").strip().splitlines()
         raise RunnerFailed(

@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
+from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 
 from perfdb.models import Branch, Case, Commit, Job, JobKind, JobState, Pool, Run, Worker
 
-HEARTBEAT = timedelta(seconds=5)
-SILENCE = timedelta(seconds=45)
+HEARTBEAT = timedelta(seconds=settings.PERFDB_HEARTBEAT_S)
+SILENCE = timedelta(seconds=settings.PERFDB_SILENCE_S)
 RESEND_AFTER = timedelta(seconds=60)
+RESERVED_FOR = timedelta(seconds=30)
+"""How long a job waits for the worker that it would rather have."""
 MAX_ATTEMPTS = 3
 PRIORITY = {"history": 0, "new": 10, "confirm": 20, "probe": 30, "asked": 40}
 
@@ -32,9 +35,11 @@ def request(
     tiers: Sequence[str] = (),
     launches: int | None = None,
     priority: int = 0,
+    prefer: Worker | None = None,
 ) -> Job:
     """A job to measure `cases` (none: all that the manifest names) of a commit.
 
+    prefer: a worker that gets it if it asks within RESERVED_FOR; afterwards any worker of the pool may.
     An equal job that still waits is raised to the higher priority instead of being asked for twice.
     """
     wanted = sorted(case.id for case in cases)
@@ -63,19 +68,33 @@ def request(
         tiers=list(tiers),
         launches=launches,
         priority=priority,
+        worker=prefer,
     )
     job.cases.set(wanted)
     return job
 
 
-def next_job(pool: Pool) -> int | None:
-    """The most urgent queued job of a pool: a message means "there is work", the table says which."""
-    return Job.objects.claimable().filter(pool=pool).values_list("id", flat=True).first()
+def next_job(worker: Worker) -> int | None:
+    """The most urgent queued job for a worker: a message means "there is work", the table says which."""
+    jobs = Job.objects.claimable().filter(pool=worker.pool).exclude(_reserved_for_others(worker))
+    return jobs.values_list("id", flat=True).first()
+
+
+def _reserved_for_others(worker: Worker) -> Q:
+    """Young jobs that would rather have another worker, which lives and may work."""
+    now = timezone.now()
+    alive = Q(worker__enabled=True, worker__pool=worker.pool, worker__seen_at__gt=now - RESERVED_FOR)
+    return Q(worker__isnull=False, created_at__gt=now - RESERVED_FOR) & ~Q(worker=worker) & alive
+
+
+def is_reserved(job_id: int, worker: Worker) -> bool:
+    """Whether a job waits, for a while, for another worker than this one: its message must be sent again."""
+    return Job.objects.filter(pk=job_id, state=JobState.QUEUED).filter(_reserved_for_others(worker)).exists()
 
 
 def claim(worker: Worker) -> Job | None:
     """Take the most urgent job of the worker's pool, None when nothing waits. Two workers never get the same."""
-    while (job_id := next_job(worker.pool)) is not None:
+    while (job_id := next_job(worker)) is not None:
         if Job.objects.claim(job_id, worker):
             return Job.objects.select_related("project", "commit", "branch", "pool").get(pk=job_id)
     return None

@@ -28,7 +28,12 @@ class GitRepo:
             "GIT_CONFIG_GLOBAL": "/dev/null",
         }
         done = subprocess.run(
-            ["git", *arguments], cwd=self.path, env=os.environ | identity, capture_output=True, text=True, check=True
+            ["git", *arguments],
+            cwd=self.path,
+            env=os.environ | identity,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return done.stdout.strip()
 

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from pytest_django import Settings
 
-from perfdb.models import Alert, Bisection, Build, BuildStatus, Job, JobState, Measurement, Pool, Project, Run, Worker
+from perfdb.models import (
+    Alert,
+    Bisection,
+    Build,
+    BuildStatus,
+    Job,
+    JobState,
+    Measurement,
+    Pool,
+    Project,
+    Run,
+    Worker,
+)
 from perfdb.services import alerts, bisection, detect, measure, schedule, track
 from tests.services.repo import GitRepo
 
@@ -30,7 +43,9 @@ SLOW = FAST.replace("range(n)", "range(2 * n)")
 
 
 @pytest.fixture
-def data_folder(settings: Settings, tmp_path: Path) -> Path:
+def data_folder(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # The heartbeat's thread has a connection of its own, which does not see this test's open transaction.
+    monkeypatch.setattr(schedule, "HEARTBEAT", timedelta(hours=1))
     settings.PERFDB_DATA = tmp_path / "data"
     return settings.PERFDB_DATA
 
@@ -98,7 +113,9 @@ def test_fetching_again_asks_for_new_commits_only(data_folder: Path, repo: GitRe
 
 
 @pytest.mark.django_db
-def test_rewritten_history_moves_results_with_their_commits(data_folder: Path, repo: GitRepo, worker: Worker) -> None:
+def test_rewritten_history_moves_results_with_their_commits(
+    data_folder: Path, repo: GitRepo, worker: Worker
+) -> None:
     gone = repo.commit("to be rewritten", {"notes.txt": "1"})
     project = track.track(str(repo.path))
     track.fetch(project)
