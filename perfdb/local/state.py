@@ -169,11 +169,11 @@ def _relocate_if_closed(requested: Path, account: Account | None) -> None:
             f"{requested} holds data, but the database's account {account.name!r} cannot enter it. Open the "
             f"folders above it (chmod o+x), or name another folder in {FOLDER_VARIABLE}."
         )
+    requested.parent.mkdir(parents=True, exist_ok=True)  # before anything is left elsewhere
     RELOCATED_ROOT.mkdir(parents=True, exist_ok=True, mode=0o711)
     # A fresh name each time: data left by an earlier checkout at the same path must not be adopted.
     moved = Path(tempfile.mkdtemp(prefix=f"{requested.parent.name[:20]}-", dir=RELOCATED_ROOT))
     moved.chmod(0o711)
     if requested.exists():
         requested.rmdir()
-    requested.parent.mkdir(parents=True, exist_ok=True)
     requested.symlink_to(moved)

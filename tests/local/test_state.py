@@ -90,6 +90,18 @@ def test_a_closed_checkout_keeps_its_data_elsewhere(tmp_path: Path, monkeypatch:
 
 
 @needs_root
+def test_nothing_is_left_elsewhere_when_the_link_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_module, "RELOCATED_ROOT", tmp_path / "elsewhere")
+    blocker = tmp_path / "file"
+    blocker.write_text("in the way")
+    with pytest.raises(StateError, match="file: File exists"):
+        prepare(StateFolder(blocker / "state"), account=NOBODY)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@needs_root
 def test_data_that_the_account_cannot_reach_are_not_moved(tmp_path: Path) -> None:
     kept = tmp_path / "closed" / ".perfdb" / "precious"
     kept.mkdir(parents=True)
