@@ -98,3 +98,11 @@ def _redirect(settings: LazySettings, *, database_url: str, redis_url: str) -> N
     settings.DATABASE_URL = database_url
     settings.REDIS_URL = redis_url
     settings.CELERY_BROKER_URL = broker_url(redis_url)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def locks_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Measurements of one test session wait for each other, not for whatever else measures on this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERFDB_LOCK_DIR", str(tmp_path_factory.mktemp("locks")))
+        yield

@@ -58,7 +58,7 @@ def repo(tmp_path: Path) -> GitRepo:
 
 
 @pytest.fixture
-def worker(db: None) -> Worker:
+def worker(transactional_db: None) -> Worker:
     pool = Pool.objects.create(name="default")
     return Worker.objects.create(name="w1", pool=pool)
 
@@ -77,7 +77,7 @@ def work_off(worker: Worker) -> list[measure.Outcome]:
     return outcomes
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_slower_commit_is_measured_found_and_named(data_folder: Path, repo: GitRepo, worker: Worker) -> None:
     for number in range(5):
         repo.commit(f"note {number}", {"notes.txt": str(number)})
@@ -102,7 +102,7 @@ def test_slower_commit_is_measured_found_and_named(data_folder: Path, repo: GitR
     assert Bisection.objects.get().answer["kind"] == "culprit"
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_fetching_again_asks_for_new_commits_only(data_folder: Path, repo: GitRepo, worker: Worker) -> None:
     project = track.track(str(repo.path))
     assert len(track.fetch(project).jobs) == 1
@@ -112,7 +112,7 @@ def test_fetching_again_asks_for_new_commits_only(data_folder: Path, repo: GitRe
     assert [job.commit.sha for job in jobs] == [sha]
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_rewritten_history_moves_results_with_their_commits(
     data_folder: Path, repo: GitRepo, worker: Worker
 ) -> None:

@@ -1,9 +1,8 @@
 """One training step of a small perceptron, phase by phase."""
 
 import torch
-from torch import Tensor, nn
-
 from tensorlab import ops
+from torch import Tensor, nn
 
 
 class Step:
