@@ -21,11 +21,17 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("url", help="path or URL that git can fetch")
         parser.add_argument("--name", help="slug of the project (default: the last part of the URL)")
-        parser.add_argument("--branch", action="append", default=[], help="may be repeated (default: git's HEAD)")
+        parser.add_argument(
+            "--branch", action="append", default=[], help="may be repeated (default: git's HEAD)"
+        )
         parser.add_argument("--depth", type=int, default=50, help="commits back (default: %(default)s)")
-        parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="only commits that touch it")
+        parser.add_argument(
+            "--only", action="append", default=[], metavar="GLOB", help="only commits that touch it"
+        )
         parser.add_argument("--every", type=int, default=60, metavar="SECONDS", help="default: %(default)s")
-        parser.add_argument("--pool", default="default", help="which workers measure it (default: %(default)s)")
+        parser.add_argument(
+            "--pool", default="default", help="which workers measure it (default: %(default)s)"
+        )
         parser.add_argument("--newest-only", action="store_true", help="measure no history, only what comes")
         parser.add_argument("--private", action="store_true", help="anonymous people may not read it")
         parser.add_argument(
