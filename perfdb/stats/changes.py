@@ -6,7 +6,6 @@ draws a random number. The method and its sources are in docs/statistics.md.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from perfdb.stats.detect.describe import Change, ChangeKind, describe
 from perfdb.stats.detect.engine import Analysis, analyse, fitted_level
 from perfdb.stats.detect.health import at_commits, without_suspects
-from perfdb.stats.detect.history import Floats, History, join, read_history
+from perfdb.stats.detect.history import Floats, History, Ints, join, newest, read_history
 from perfdb.stats.detect.launches import commit_medians, observe
 from perfdb.stats.detect.robust import median, sigma_about_zero
 from perfdb.stats.detect.screen import Passing
@@ -64,16 +63,6 @@ def find_changes(
 
 
 @dataclass(frozen=True)
-class _Measured:
-    """One measured commit of a tracker: its place in the history, its launches, their weights, its median."""
-
-    position: int
-    history: History
-    weight: Floats
-    middle: float
-
-
-@dataclass(frozen=True)
 class _Calm:
     """What the commits since the newest jump look like, for telling an ordinary next commit."""
 
@@ -85,15 +74,16 @@ class ChangeTracker:
     """`find_changes` fed one commit at a time, on a window of the newest measured commits.
 
     While the window holds the whole history the answer is that of `find_changes` on it, but for analyses put off: a
-    commit that looks like those before it, with no jump near, is only looked at with one of the next few. When older
+    commit that looks like those before it, with no jump near, is only looked at with the next. When older
     commits have left the window, changes in or before its first quarter stay as they were last seen.
     watched: whether the machine's health is known (see `suspect` of `find_changes`).
     """
 
-    _SETTLED_COMMITS = 12  # a jump younger than this is re-analysed with every commit
-    _PUT_OFF_COMMITS = 4
+    _SETTLED_COMMITS = 30  # a jump younger than this is re-analysed with every commit
+    _PUT_OFF_COMMITS = 1
     _CALM_COMMITS = 40
-    _CALM_SIGMA = 2.5
+    _RULED_OUT_FOR = 6  # analyses, before a drift that was far from paying is tried again
+    _CALM_SIGMA = 2.0
 
     def __init__(
         self,
@@ -107,11 +97,17 @@ class ChangeTracker:
             raise ValueError(f"a window of {window} commits is too short: at least 100")
         self._policy, self._metric = policy or Policy(), metric or Metric()
         self._passing = None if watched else Passing(sign=_slower(self._metric))
-        self._window: deque[_Measured] = deque(maxlen=window)
+        self._window = window
+        self._read: History | None = None
+        self._weight: Floats = np.zeros(0)
+        self._middles: Floats = np.zeros(0)
         self._commits = 0
+        self._has_dropped = False
         self._changes: list[Change] = []
         self._calm: _Calm | None = None
         self._put_off: list[float] = []
+        self._ruled_out: Ints | None = None
+        self._since_ruled_out = 0
 
     @property
     def changes(self) -> list[Change]:
@@ -120,23 +116,30 @@ class ChangeTracker:
 
     def append(self, commit: Any, *, suspect: Any = None) -> list[Change]:
         """Feed the next commit (None for a gap) and return `changes`. Entries and errors as in `find_changes`."""
-        position = self._commits
-        entry = [commit]
-        read = read_history(entry, allow_negative=may_be_negative(self._metric), first_commit=position)
-        weight = np.ones(int(read.start[-1]))
+        allow_negative = may_be_negative(self._metric)
+        one = read_history([commit], allow_negative=allow_negative, first_commit=self._commits)
+        weight = np.ones(int(one.start[-1]))
         if suspect is not None:
-            trusted = without_suspects(read, [suspect])
-            read, weight = trusted.history, trusted.weight
+            trusted = without_suspects(one, [suspect])
+            one, weight = trusted.history, trusted.weight
         self._commits += 1
-        if read.n == 0:
+        if one.n == 0:
             return self.changes
-        middle = float(commit_medians(read)[0])
-        self._window.append(_Measured(position, read, weight, middle))
+        middle = float(commit_medians(one)[0])
+        self._add(replace(one, index=np.array([self._commits - 1]), length=self._commits), weight, middle)
         if self._is_ordinary(middle):
             self._put_off.append(middle)
-        elif len(self._window) > 1:
+        else:
             self._analyse()
         return self.changes
+
+    def _add(self, one: History, weight: Floats, middle: float) -> None:
+        self._read = one if self._read is None else join(self._read, one)
+        if self._read.n > self._window:
+            self._read = newest(self._read, self._window)
+            self._has_dropped = True
+        self._weight = np.append(self._weight, weight)[-int(self._read.start[-1]) :]
+        self._middles = np.append(self._middles, middle)[-self._window :]
 
     def _is_ordinary(self, middle: float) -> bool:
         if self._calm is None or len(self._put_off) >= self._PUT_OFF_COMMITS:
@@ -146,24 +149,30 @@ class ChangeTracker:
         return bool(abs(off[-1]) <= limit and abs(off.sum()) <= limit * np.sqrt(len(off)))
 
     def _analyse(self) -> None:
-        parts = list(self._window)
-        positions = np.array([part.position for part in parts])
-        read = replace(join([part.history for part in parts]), index=positions, length=self._commits)
-        weight = np.concatenate([part.weight for part in parts])
-        observations = observe(read, self._metric, weight=weight)
-        found = analyse(observations, deterministic=self._metric.deterministic, passing=self._passing)
+        read = self._read
+        if read is None or read.n < 2:
+            return
+        observations = observe(read, self._metric, weight=self._weight)
+        found = analyse(
+            observations,
+            deterministic=self._metric.deterministic,
+            passing=self._passing,
+            ruled_out=self._ruled_out,
+        )
+        self._since_ruled_out = 0 if self._ruled_out is None else self._since_ruled_out + 1
+        self._ruled_out = found.ruled_out if self._since_ruled_out < self._RULED_OUT_FOR else None
         changes = describe(observations, found, self._policy)
-        dropped = parts[0].position > 0 and len(parts) == self._window.maxlen
-        reliable = int(positions[len(parts) // 4]) if dropped else 0
+        reliable = int(read.index[read.n // 4]) if self._has_dropped else 0
         older = [change for change in self._changes if change.index < reliable]
         self._changes = older + [change for change in changes if change.index >= reliable]
         self._put_off = []
-        self._calm = self._calm_since(found, np.array([part.middle for part in parts]))
+        self._calm = self._calm_since(found)
 
-    def _calm_since(self, found: Analysis, middles: Floats) -> _Calm | None:
-        if len(middles) - found.last_jump < self._SETTLED_COMMITS:
+    def _calm_since(self, found: Analysis) -> _Calm | None:
+        commits = len(self._middles)
+        if commits - found.last_jump < self._SETTLED_COMMITS:
             return None
-        recent = middles[max(found.last_jump, len(middles) - self._CALM_COMMITS) :]
+        recent = self._middles[max(found.last_jump, commits - self._CALM_COMMITS) :]
         middle = median(recent)
         return _Calm(middle=middle, sigma=sigma_about_zero(recent - middle))
 

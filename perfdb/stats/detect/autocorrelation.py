@@ -14,6 +14,7 @@ from perfdb.stats.detect.path import find_path
 from perfdb.stats.detect.robust import sigma_about_zero
 
 PHIS = (0.3, 0.5, 0.7, 0.85)
+_FROM_COMMITS = 24
 _CLIP_SIGMA = 4.0
 _BETTER_NATS = 6.0
 
@@ -36,9 +37,9 @@ def with_autocorrelation(
     """
     none = Correlated(drawn=drawn, phi=0.0)
     n = observations.n
-    residual = _residual(observations, drawn)
-    if not len(drawn.path.jumps) or n < 24:
+    if not len(drawn.path.jumps) or n < _FROM_COMMITS:
         return none
+    residual = _residual(observations, drawn)
     r1 = float(residual[1:] @ residual[:-1]) / max(float(residual @ residual), 1e-300)
     if r1 <= 0.1 + 1.5 / np.sqrt(n):
         return none

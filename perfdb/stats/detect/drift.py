@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
@@ -16,17 +16,22 @@ from perfdb.stats.detect.robust import sigma_about_zero
 FROM_COMMITS = 24
 WAVELENGTHS = (60.0, 120.0, 240.0)
 _ROUNDS = 4
+_RULED_OUT_NATS = 10.0
 _HOPELESS_NATS = 15.0  # further rounds have never been seen to save more
 _HOPELESS_BY_SQUARES_NATS = 22.0  # and the first path no more than some of that
 
 
 @dataclass(frozen=True)
 class Drifted:
-    """A level path and the drift (per commit, None for none) it was drawn under. total: nats, with all prices."""
+    """A level path and the drift (per commit, None for none) it was drawn under. total: nats, with all prices.
+
+    ruled_out: jumps beside which every drift was far from paying, None where one came near.
+    """
 
     path: LevelPath
     drift: Floats | None
     total: float
+    ruled_out: Ints | None = None
 
 
 def price(n: int, wavelength: float) -> float:
@@ -34,19 +39,38 @@ def price(n: int, wavelength: float) -> float:
     return 3.5 * (2.0 + 2.2 * n / wavelength)
 
 
-def with_drift(observations: Observations, density: Density, plain: LevelPath, penalty: float) -> Drifted:
-    """The cheapest of no drift and a drift at each wavelength; without a jump there is nothing to explain away."""
-    best = Drifted(path=plain, drift=None, total=plain.cost)
+def with_drift(
+    observations: Observations,
+    density: Density,
+    plain: LevelPath,
+    penalty: float,
+    *,
+    ruled_out: Ints | None = None,
+) -> Drifted:
+    """The cheapest of no drift and a drift at each wavelength; without a jump there is nothing to explain away.
+
+    ruled_out: of a call some commits ago; beside the same jumps drift is not tried again.
+    """
+    best = Drifted(path=plain, drift=None, total=plain.cost, ruled_out=ruled_out)
     if observations.n < FROM_COMMITS or not len(plain.jumps):
         return best
+    if ruled_out is not None and _are_near(plain.jumps, ruled_out):
+        return best
+    best = replace(best, ruled_out=None)
+    nearest = np.inf
     for wavelength in WAVELENGTHS:
         extra = price(observations.n, wavelength)
         if extra >= best.total:
             continue
         found = _at_wavelength(observations, density, plain, penalty, wavelength, best.total - extra)
+        nearest = min(nearest, found.total + extra - plain.cost)
         if found.total + extra < best.total:
             best = Drifted(path=found.path, drift=found.drift, total=found.total + extra)
-    return best
+    return replace(best, ruled_out=plain.jumps) if nearest > _RULED_OUT_NATS else best
+
+
+def _are_near(one: Ints, two: Ints) -> bool:
+    return len(one) == len(two) and bool((np.abs(one - two) <= 2).all())
 
 
 def _at_wavelength(

@@ -11,7 +11,7 @@ from perfdb.stats.detect.autocorrelation import with_autocorrelation
 from perfdb.stats.detect.counters import counter_bounds
 from perfdb.stats.detect.density import LEARN_FROM_LAUNCHES, Density, learned, student
 from perfdb.stats.detect.drift import Drifted, with_drift
-from perfdb.stats.detect.history import Floats
+from perfdb.stats.detect.history import Floats, Ints
 from perfdb.stats.detect.launches import Observations
 from perfdb.stats.detect.path import LevelPath, find_path
 from perfdb.stats.detect.robust import sigma_about_zero
@@ -33,7 +33,7 @@ LEAST_COMMITS = 3
 class Analysis:
     """segments: the levels that lasted. flat: centres without drift. sigma: their noise at scale 1 (0: exact).
 
-    last_jump: newest jump of the path before any screen, 0 where there is none.
+    last_jump: newest jump of the path before any screen, 0 where there is none. ruled_out: see `Drifted`.
     """
 
     segments: list[Segment]
@@ -42,6 +42,7 @@ class Analysis:
     sigma: float
     phi: float
     last_jump: int = 0
+    ruled_out: Ints | None = None
 
 
 def jump_price(n: int) -> float:
@@ -49,8 +50,17 @@ def jump_price(n: int) -> float:
     return max(11.5, 10.0 + 400.0 / n)
 
 
-def analyse(observations: Observations, *, deterministic: bool, passing: Passing | None = None) -> Analysis:
-    """passing: which young jumps may be a disturbance of an unwatched machine; None where its health is known."""
+def analyse(
+    observations: Observations,
+    *,
+    deterministic: bool,
+    passing: Passing | None = None,
+    ruled_out: Ints | None = None,
+) -> Analysis:
+    """passing: which young jumps may be a disturbance of an unwatched machine; None where its health is known.
+
+    ruled_out: from the analysis of a history a few commits shorter, to save time.
+    """
     n = observations.n
     centre = observations.centre
     if n < LEAST_COMMITS and not deterministic:
@@ -58,7 +68,7 @@ def analyse(observations: Observations, *, deterministic: bool, passing: Passing
     if observations.commit_sigma <= 0.0:
         return _analyse_counter(centre, deterministic=deterministic)
     penalty = jump_price(n)
-    density, drawn, phi = _draw(observations, penalty)
+    density, drawn, phi = _draw(observations, penalty, ruled_out)
     flat = centre if drawn.drift is None else centre - drawn.drift
     residual = (flat - drawn.path.per_commit()) / observations.scale
     sigma = max(sigma_about_zero(residual), 0.5 * observations.commit_sigma)
@@ -68,7 +78,9 @@ def analyse(observations: Observations, *, deterministic: bool, passing: Passing
     if drawn.drift is None:
         segments = without_trends(segments, observations, density)
     settled = without_newest(segments, episodes, passing if observations.is_log else None)
-    return Analysis(settled.segments, settled.episodes, flat, sigma, phi, int(drawn.path.bounds[-2]))
+    return Analysis(
+        settled.segments, settled.episodes, flat, sigma, phi, int(drawn.path.bounds[-2]), drawn.ruled_out
+    )
 
 
 def fitted_level(observations: Observations) -> Floats:
@@ -91,13 +103,15 @@ def _analyse_counter(centre: Floats, *, deterministic: bool) -> Analysis:
     return Analysis(segments, episodes, centre, 0.0, 0.0, int(bounds[-2]))
 
 
-def _draw(observations: Observations, penalty: float) -> tuple[Density, Drifted, float]:
+def _draw(
+    observations: Observations, penalty: float, ruled_out: Ints | None = None
+) -> tuple[Density, Drifted, float]:
     density = student(observations.sigma)
     path = find_path(observations, density, penalty=1.5 * penalty)
     if len(observations.value) >= LEARN_FROM_LAUNCHES:
         density = _learn(observations, path)
     path = find_path(observations, density, penalty=penalty)
-    drawn = with_drift(observations, density, path, penalty)
+    drawn = with_drift(observations, density, path, penalty, ruled_out=ruled_out)
     found = with_autocorrelation(observations, density, drawn, penalty)
     return density, found.drawn, found.phi
 

@@ -36,7 +36,7 @@ class History:
     @property
     def commit(self) -> Ints:
         """Measured commit of each launch, shape (launches,)."""
-        return np.repeat(np.arange(self.n), np.diff(self.start))
+        return np.repeat(np.arange(self.n), self.start[1:] - self.start[:-1])
 
 
 def read_history(
@@ -67,19 +67,38 @@ def read_history(
     return _read_ragged(history, allow_negative=allow_negative, first_commit=first_commit)
 
 
-def join(parts: Sequence[History]) -> History:
-    """Histories one after the other, gaps left out: commits are numbered from 0."""
-    counts = np.concatenate([np.diff(part.start) for part in parts])
-    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    first = np.cumsum([0, *(int(part.start[-1]) for part in parts)])
-    rows: dict[int, list[Ints]] = {}
-    blocks: dict[int, list[Floats]] = {}
-    for offset, part in zip(first, parts, strict=False):
-        for where, block in part.blocks:
-            rows.setdefault(block.shape[1], []).append(where + offset)
-            blocks.setdefault(block.shape[1], []).append(block)
-    joined = tuple((np.concatenate(rows[size]), np.concatenate(blocks[size])) for size in sorted(rows))
-    return History(index=np.arange(len(counts)), start=start, blocks=joined, length=len(counts))
+def join(one: History, two: History) -> History:
+    """The commits of `one`, then those of `two`; both count positions in the same history, as far as `two` goes."""
+    offset = int(one.start[-1])
+    blocks = {block.shape[1]: (rows, block) for rows, block in one.blocks}
+    for rows, block in two.blocks:
+        size = block.shape[1]
+        if size in blocks:
+            blocks[size] = (
+                np.concatenate([blocks[size][0], rows + offset]),
+                np.concatenate([blocks[size][1], block]),
+            )
+        else:
+            blocks[size] = (rows + offset, block)
+    return History(
+        index=np.concatenate([one.index, two.index]),
+        start=np.concatenate([one.start, two.start[1:] + offset]),
+        blocks=tuple(blocks[size] for size in sorted(blocks)),
+        length=two.length,
+    )
+
+
+def newest(history: History, commits: int) -> History:
+    """The last `commits` measured commits."""
+    first = max(0, history.n - commits)
+    offset = int(history.start[first])
+    kept = ((rows >= offset, rows, block) for rows, block in history.blocks)
+    return History(
+        index=history.index[first:],
+        start=history.start[first:] - offset,
+        blocks=tuple((rows[keep] - offset, block[keep]) for keep, rows, block in kept if keep.any()),
+        length=history.length,
+    )
 
 
 def _rectangle(history: Sequence[Any] | NDArray[Any]) -> Floats | None:

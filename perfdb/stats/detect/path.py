@@ -34,7 +34,7 @@ class LevelPath:
         return self.bounds[1:-1]
 
     def per_commit(self) -> Floats:
-        return np.repeat(self.level, np.diff(self.bounds))
+        return np.repeat(self.level, self.bounds[1:] - self.bounds[:-1])
 
 
 def find_path(
