@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from math import inf, log
 
-from django.db.models import F, Q, Sum
+from django.db.models import F, Sum
 from django.utils import timezone
 
 from perfdb.models import Alert, AlertKind, Bisection, BisectionState, Job, JobKind, Project, Worker
@@ -16,6 +16,8 @@ from perfdb.services.alerts import SYSTEM
 
 WAITING = "waiting"
 """Key of `Bisection.answer` that says why no probe is asked for."""
+
+_BUDGET_SPENT = "minutes a day for bisections are spent"
 
 
 def is_wanted(alert: Alert) -> bool:
@@ -51,22 +53,21 @@ def held_back(bisection: Bisection) -> str:
     today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
     limit = project.bisection_minutes_per_day
     if spent_minutes(project, since=today) >= limit:
-        return f"the project's {limit} minutes a day for bisections are spent; it goes on tomorrow (UTC)"
+        return f"the project's {limit} {_BUDGET_SPENT}; it goes on tomorrow (UTC)"
     if bisection.state == BisectionState.RUNNING:
         return ""
-    others = (
-        Bisection.objects.filter(series__pool=bisection.series.pool, started_by=SYSTEM)
-        .exclude(pk=bisection.pk)
-        .select_related("alert")
-    )
-    free = _workers(bisection) - others.filter(state=BisectionState.RUNNING).exclude(_over_budget()).count()
-    queued = others.filter(state=BisectionState.QUEUED).exclude(_over_budget())
-    before = sum(value(other) < value(bisection) for other in queued)
+    others = [
+        other
+        for other in Bisection.objects.filter(
+            series__pool=bisection.series.pool,
+            started_by=SYSTEM,
+            state__in=[BisectionState.QUEUED, BisectionState.RUNNING],
+        ).select_related("alert")
+        if other.pk != bisection.pk and _BUDGET_SPENT not in other.answer.get(WAITING, "")
+    ]
+    free = _workers(bisection) - sum(other.state == BisectionState.RUNNING for other in others)
+    before = sum(other.state == BisectionState.QUEUED and value(other) < value(bisection) for other in others)
     return "" if before < free else "it waits for more valuable bisections on its pool"
-
-
-def _over_budget() -> Q:
-    return Q(answer__waiting__contains="a day for bisections are spent")
 
 
 def _workers(bisection: Bisection) -> int:
