@@ -229,7 +229,9 @@ def newest_verdict(
     head = [value for value in newest.values if value is not None]
     if not base or not head:
         return None
-    return compare([[v] for v in base], [[v] for v in head], metric=metric, policy=policy)
+    return compare(
+        [[v] for v in base], [[v] for v in head], metric=metric, policy=policy, noise=_noise(history, found)
+    )
 
 
 def _noise(history: History, found: Sequence[Found]) -> Noise | None:

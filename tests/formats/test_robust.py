@@ -60,7 +60,7 @@ def test_mark_line_ends_and_packing_change_nothing(path: Path) -> None:
 
     plain = outcome(data)
     assert outcome(data.replace(b"\n", b"\r\n")) == plain
-    assert outcome(gzip.compress(data)) == plain
+    assert outcome(gzip.compress(data, mtime=0)) == plain
     if path.suffix != ".xml":
         assert outcome(b"\xef\xbb\xbf" + data) == plain
         assert outcome(b"\xff\xfe" + data.decode().encode("utf-16-le")) == plain
@@ -81,8 +81,8 @@ def test_mark_line_ends_and_packing_change_nothing(path: Path) -> None:
         b'{"benchmarks": [' + b'{"name":' * 70 + b"1" + b"}" * 70 + b"]}",
         b"\xff\xfe\xfa",
         b"\x1f\x8b\x08\x00garbage",
-        gzip.compress(b"{}")[:-4],
-        gzip.compress(gzip.compress(b"{}")),
+        gzip.compress(b"{}", mtime=0)[:-4],
+        gzip.compress(gzip.compress(b"{}"), mtime=0),
         b"PK\x03\x04rest",
         b'{"a": 1, "a": 2}',
         b"\x00" * 1000,
