@@ -52,6 +52,12 @@ def send(messages: Sequence[Message]) -> None:
         _mail(messages, content)
 
 
+class _RelatedMail(EmailMultiAlternatives):
+    """A picture that belongs to the HTML part is no attachment to be listed."""
+
+    mixed_subtype = "related"
+
+
 # -- mail --------------------------------------------------------------------------------------------------
 def _mail(messages: Sequence[Message], content: Content) -> None:
     first = messages[0]
@@ -62,7 +68,7 @@ def _mail(messages: Sequence[Message], content: Content) -> None:
         headers |= {"List-Unsubscribe": f"<{url}>", "List-Unsubscribe-Post": "List-Unsubscribe=One-Click"}
     picture = _picture(first.alert) if first.alert and len(messages) == 1 else None
     frame = {"body": content.html, "picture": picture and _PICTURE_ID, "unsubscribe": url}
-    mail = EmailMultiAlternatives(
+    mail = _RelatedMail(
         one_line(content.subject),
         f"{content.text.rstrip()}\n\n-- \nTo end these messages: {url}\n" if url else content.text,
         settings.DEFAULT_FROM_EMAIL,
@@ -71,7 +77,6 @@ def _mail(messages: Sequence[Message], content: Content) -> None:
     )
     mail.attach_alternative(render_to_string("mail/frame.html", frame), "text/html")
     if picture:
-        mail.mixed_subtype = "related"
         mail.attach(_inline(picture))
     mail.send()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from perfdb.quantity import quantity
 
 
@@ -12,6 +14,12 @@ def probability(value: float | None) -> str:
     if 0 < value < 0.0005:
         return "< 0.001"
     return "> 0.999" if value >= 0.9995 else f"{value:.3f}"
+
+
+def recipient(address: str) -> str:
+    """A webhook without its path, which is a secret (whoever knows it may post); an e-mail address as it is."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.hostname}/…" if parts.scheme in ("http", "https") else address
 
 
 def duration(seconds: float | None) -> str:

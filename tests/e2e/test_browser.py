@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from perfdb.models import Job, JobState, Worker
+from perfdb.services import schedule
 from tests.e2e.conftest import Open
 from tests.web.data import PASSWORD, World, person
 
@@ -119,3 +121,17 @@ def test_the_picture_of_the_readme(world: World, visit: Open, tmp_path: Path) ->
     expect(page.locator("svg.spark").first).to_be_visible()
     page.screenshot(path=target)
     assert 10_000 < target.stat().st_size < MAX_PICTURE_BYTES
+
+
+def test_work_under_way_is_seen_without_reloading(world: World, visit: Open) -> None:
+    window = visit()
+    page = window.go(world.pages()["project"])
+    expect(page.locator("#under-way")).to_contain_text("queued")
+    job = Job.objects.get(project=world.project, state=JobState.QUEUED)
+    assert Job.objects.claim(job.pk, Worker.objects.get())
+    job.refresh_from_db()
+    schedule.beat(job, progress={"launch": 2, "launches": 5, "cases": ["softmax"]})
+    expect(page.locator("#under-way")).to_contain_text("launch 2 of 5: softmax", timeout=15_000)
+    schedule.finish(job, JobState.DONE)
+    expect(page.locator("#under-way")).to_contain_text("No job waits or runs", timeout=15_000)
+    assert window.complaints == []

@@ -126,7 +126,7 @@ def hook() -> Iterator[Hook]:
 
 
 def series_of(project: Project, cells: list[Cell]) -> list[Series]:
-    for index in range(6):
+    for index in range(6 if len(cells) < 100 else 1):
         assert not ingest(project, batch(index, cells, seed=index, launches=2)).rejected
     return list(
         Series.objects.filter(case__benchmark__project=project).select_related("case__benchmark", "metric")

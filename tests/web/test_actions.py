@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from perfdb.models import Alert, Bisection, Change, Job, JobState, Measurement, Run, Subscription
-from perfdb.services import schedule
+from perfdb.models import Alert, Bisection, Change, Job, JobState, Measurement, Message, Run, Subscription
+from perfdb.services import notify, schedule
 from tests.web.data import World, person
 
 pytestmark = pytest.mark.django_db
@@ -153,3 +153,16 @@ def test_subscribing(triager: Client, world: World) -> None:
         page = triager.post(path, bad, follow=True).content.decode()
         assert "notice error" in page, bad
     assert Subscription.objects.count() == 2
+
+
+def test_the_address_of_a_webhook_is_a_secret(triager: Client, world: World) -> None:
+    """Whoever knows it may post there: pages show its host."""
+    secret = "https://hooks.example.org/services/T0/B0/verysecret"
+    path = f"/projects/{world.project.slug}/subscriptions/"
+    triager.post(path, {"webhook": secret, "webhook_style": "slack"})
+    notify.announce(world.alert, "culprit")
+    message = Message.objects.get(recipient=secret)
+    for page in (path, "/inbox/", f"/inbox/{message.pk}/", f"/alerts/{world.alert.pk}/"):
+        text = triager.get(page).content.decode()
+        assert "hooks.example.org" in text, page
+        assert "verysecret" not in text, page

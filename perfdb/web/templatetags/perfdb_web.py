@@ -14,11 +14,15 @@ from perfdb.web import format as formatting
 register = template.Library()
 register.filter("percent", numbers.percent)
 register.filter("duration", formatting.duration)
+register.filter("recipient", formatting.recipient)
 register.filter("probability", formatting.probability)
 
 
 @register.filter
-def quantity(value: float | None, unit: str) -> str:
+def quantity(value: float | str | None, unit: str) -> str:
+    """Nothing for a field that is not there at all (templates give an empty text for it)."""
+    if isinstance(value, str):
+        return ""
     return numbers.quantity(value, unit)
 
 

@@ -85,6 +85,7 @@ def alert(request: HttpRequest, pk: int) -> HttpResponse:
         "project": project,
         "alert": row,
         "changes": changes[:200],
+        "total": len(changes),
         "more": max(0, len(changes) - 200),
         "between": between[:50],
         "evidence": row.evidence.all(),

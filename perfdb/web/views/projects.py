@@ -80,9 +80,10 @@ def project(request: HttpRequest, slug: str) -> HttpResponse:
         "search": search,
         "alerts": Alert.objects.filter(project=row, state__in=AlertState.open_states())[:8],
         "commits": _commit_rows(row, [place.commit for place in places]),
-        "jobs": Job.objects.filter(project=row, state__in=[JobState.QUEUED, JobState.RUNNING]).select_related(
-            "commit"
-        )[:8],
+        # Running ones first, then the most urgent.
+        "jobs": Job.objects.filter(project=row, state__in=[JobState.QUEUED, JobState.RUNNING])
+        .select_related("commit")
+        .order_by("-state", "-priority", "pk")[:8],
         "waiting": Job.objects.filter(project=row, state=JobState.QUEUED).count(),
         "failed": Job.objects.filter(project=row, state=JobState.FAILED).count(),
     }
