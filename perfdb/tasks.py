@@ -14,7 +14,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from perfdb.models import Alert, Job, JobState, Project, Worker
-from perfdb.services import alerts, bisection, catalogue, detect, measure, notify, schedule, track
+from perfdb.services import alerts, bisection, catalogue, detect, hooks, measure, notify, schedule, track
 from perfdb.vcs import GitError
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,10 @@ def measure_job(job_id: int) -> str:
         return "worker is disabled"
     job = schedule.claim(worker)
     if job is None:
+        if schedule.is_reserved(job_id, worker):
+            # Its own worker is busy: the message goes round until that one takes it, or anyone may.
+            measure_job.apply_async(args=(job_id,), queue=measure_queue(worker.pool.name), countdown=2.0)
+            return "reserved for another worker"
         return "nothing to do"
     outcome = measure.perform(job, worker=worker)
     waiting = bisection.of_job(job)
@@ -84,7 +88,7 @@ def follow_alert(alert_id: int) -> str:
     """A new regression is bisected."""
     tell.delay(alert_id, "new")
     alert = Alert.objects.select_related("project", "branch").get(pk=alert_id)
-    if alert.kind != "regression" or not alert.is_open:
+    if not bisection.is_wanted(alert):
         return "nothing to follow"
     try:
         started = bisection.start_for_alert(alert)
@@ -103,6 +107,8 @@ def advance_bisection(bisection_id: int) -> str:
     send_jobs(done.jobs)
     if done.alert_id is not None:
         tell.delay(done.alert_id, "recovered" if done.recovered else "culprit")
+    for next_id in done.next_ids:
+        advance_bisection.delay(next_id)
     return "finished" if done.finished else f"{len(done.jobs)} probes asked for"
 
 
@@ -116,6 +122,18 @@ def fetch_project(project_id: int) -> str:
         return str(error)
     send_jobs(job.pk for job in fetched.jobs)
     return f"{len(fetched.jobs)} jobs"
+
+
+@shared_task
+def fetch_pull_request(project_id: int, number: int, sha: str) -> str:
+    project = Project.objects.get(pk=project_id)
+    try:
+        job = hooks.measure_pull_request(project, number, sha)
+    except GitError as error:
+        log.warning("project %s, pull request %d: %s", project.slug, number, error)
+        return str(error)
+    send_jobs([job.pk])
+    return str(job)
 
 
 @shared_task

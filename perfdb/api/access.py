@@ -62,3 +62,10 @@ def project_for(request: Request, slug: str, scope: str) -> Project:
         raise Problem(f"no project {slug!r}", status_code=404)
     require(request, scope, project)
     return project
+
+
+def caller(request: Request) -> str:
+    """The name that goes into histories."""
+    if isinstance(request.auth, ApiToken):
+        return f"token {request.auth.name}"
+    return str(request.user.get_username())

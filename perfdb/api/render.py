@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfdb.models import Alert, Bisection, Commit, Job, Project, Run
+from perfdb.models import (
+    Alert,
+    ApiToken,
+    Benchmark,
+    Bisection,
+    Case,
+    Commit,
+    Environment,
+    Job,
+    PolicyVersion,
+    Project,
+    Run,
+    Subscription,
+    TraceSummary,
+    Worker,
+)
 from perfdb.services import links
 from perfdb.services.comparing import Cell, Side
 from perfdb.services.gate import Answer
@@ -25,8 +40,10 @@ def project(row: Project) -> dict[str, Any]:
 
 
 def commit(row: Commit | None) -> dict[str, Any] | None:
-    if row is None:
-        return None
+    return None if row is None else commit_row(row)
+
+
+def commit_row(row: Commit) -> dict[str, Any]:
     return {
         "sha": row.sha,
         "parents": row.parents,
@@ -187,4 +204,90 @@ def run(row: Run) -> dict[str, Any]:
             for sample in row.samples.select_related("metric")
         ],
         "link": links.run(row),
+    }
+
+
+def run_head(row: Run) -> dict[str, Any]:
+    return {
+        "uuid": str(row.uuid),
+        "benchmark": row.case.benchmark.name,
+        "params": row.case.params,
+        "commit": row.commit.sha if row.commit else None,
+        "branch": row.branch.name,
+        "pool": row.pool.name,
+        "status": row.get_status_display(),
+        "reason": row.reason,
+        "invalid_reason": row.invalid_reason,
+        "started_at": row.started_at,
+        "link": links.run(row),
+    }
+
+
+def benchmark(row: Benchmark) -> dict[str, Any]:
+    return {"id": row.pk, "name": row.name, "tier": row.tier, "definition": row.definition}
+
+
+def case(row: Case) -> dict[str, Any]:
+    return {"id": row.pk, "benchmark": row.benchmark.name, "tier": row.benchmark.tier, "params": row.params}
+
+
+def worker(row: Worker) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "pool": row.pool.name,
+        "host": row.host,
+        "device": row.device,
+        "seen_at": row.seen_at,
+        "enabled": row.enabled,
+    }
+
+
+def environment(row: Environment) -> dict[str, Any]:
+    return {"id": row.pk, "class": row.klass.fields, "boundary": row.boundary, "label": row.klass.label}
+
+
+def trace(row: TraceSummary) -> dict[str, Any]:
+    return {"digest": row.digest, "name": row.name, "summary": row.summary}
+
+
+def token(row: ApiToken) -> dict[str, Any]:
+    return {
+        "id": row.pk,
+        "name": row.name,
+        "prefix": row.prefix,
+        "scopes": row.scopes,
+        "fork": row.fork,
+        "created_at": row.created_at,
+        "expires_at": row.expires_at,
+        "used_at": row.used_at,
+        "revoked_at": row.revoked_at,
+    }
+
+
+def policy(row: PolicyVersion) -> dict[str, Any]:
+    return {
+        "id": row.pk,
+        "version": row.version,
+        "benchmark": row.benchmark.name if row.benchmark else "",
+        "metric": row.metric,
+        "pool": row.pool.name if row.pool else "",
+        "values": row.values,
+        "active": row.active,
+        "author": row.author,
+        "why": row.why,
+        "created_at": row.created_at,
+    }
+
+
+def subscription(row: Subscription) -> dict[str, Any]:
+    return {
+        "id": row.pk,
+        "email": row.email,
+        "webhook": row.webhook,
+        "webhook_style": row.webhook_style,
+        "benchmark_pattern": row.benchmark_pattern,
+        "metric_pattern": row.metric_pattern,
+        "only_blocking": row.only_blocking,
+        "digest": row.digest,
+        "active": row.active,
     }

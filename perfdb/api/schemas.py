@@ -15,6 +15,9 @@ from perfdb.services.series import Point
 Slug = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9_-]{1,80}$")]
 
 
+Reference = Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
+
+
 class NewProject(msgspec.Struct, forbid_unknown_fields=True):
     slug: Slug
     name: Annotated[str, msgspec.Meta(max_length=200)] = ""
@@ -31,11 +34,44 @@ class Transition(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NewJob(msgspec.Struct, forbid_unknown_fields=True):
-    commit: str
-    branch: str | None = None
+    commit: Reference
+    branch: Annotated[str, msgspec.Meta(min_length=1, max_length=300)] | None = None
     pool: Slug = "default"
     launches: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
     tiers: list[Literal["static", "micro", "step", "replay"]] = []
+
+
+class NewToken(msgspec.Struct, forbid_unknown_fields=True):
+    """`scopes` of a project's token; `days` until it expires (null: never)."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    scopes: Annotated[
+        list[Literal["read", "upload", "operate", "admin"]], msgspec.Meta(min_length=1, max_length=4)
+    ]
+    days: Annotated[int, msgspec.Meta(ge=1, le=3650)] | None = 365
+    fork: bool = False
+
+
+class NewPolicy(msgspec.Struct, forbid_unknown_fields=True):
+    """Thresholds of a scope: an empty name means all. `values` holds the keys that differ from the defaults."""
+
+    values: dict[str, Any]
+    benchmark: Annotated[str, msgspec.Meta(max_length=500)] = ""
+    metric: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    pool: Annotated[str, msgspec.Meta(max_length=80)] = ""
+    why: Annotated[str, msgspec.Meta(max_length=10_000)] = ""
+
+
+class NewSubscription(msgspec.Struct, forbid_unknown_fields=True):
+    """Give either `email` or `webhook`. Patterns are shell-like (`attention*`); empty ones match all."""
+
+    email: Annotated[str, msgspec.Meta(max_length=254)] = ""
+    webhook: Annotated[str, msgspec.Meta(max_length=500)] = ""
+    webhook_style: Literal["json", "slack"] = "json"
+    benchmark_pattern: Annotated[str, msgspec.Meta(max_length=300)] = ""
+    metric_pattern: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    only_blocking: bool = False
+    digest: bool = False
 
 
 def _of(type_: Any) -> dict[str, Any]:
@@ -84,7 +120,7 @@ PROJECT = _object(
     slug=TEXT, name=TEXT, url=TEXT, default_branch=TEXT, public=FLAG, tracked_branches=_list(TEXT),
     polled_at=_or_null(TIME), poll_error=TEXT,
 )  # fmt: skip
-PROJECTS = _object(projects=_list(PROJECT))
+PROJECTS = _object(projects=_list(PROJECT), next=NEXT)
 INGESTED = _object(
     created=COUNT, duplicates=COUNT, rejected=_list(_object(path=TEXT, reason=TEXT)), runs=_list(TEXT)
 )
@@ -191,3 +227,49 @@ def series_full(row: Series, points: Sequence[Point], *, total: int) -> dict[str
         if state is None
         else {"outcome": state.outcome, "level": state.level, "noise": state.noise, "verdict": state.verdict},
     }
+
+
+# -- What stands beside the results: the rows of a project, one schema a word ------------------------------
+COMMITS = _object(commits=_list(COMMIT), next=NEXT)
+BENCHMARK = _object(id=COUNT, name=TEXT, tier=TEXT, definition=OBJECT)
+BENCHMARKS = _object(benchmarks=_list(BENCHMARK), next=NEXT)
+CASE = _object(id=COUNT, benchmark=TEXT, tier=TEXT, params=OBJECT)
+CASES = _object(cases=_list(CASE), next=NEXT)
+RUN_HEAD = _object(
+    uuid=TEXT, benchmark=TEXT, params=OBJECT, commit=_or_null(TEXT), branch=TEXT, pool=TEXT, status=TEXT, reason=TEXT,
+    invalid_reason=TEXT, started_at=TIME, link=TEXT,
+)  # fmt: skip
+RUNS = _object(runs=_list(RUN_HEAD), next=NEXT)
+WORKER = _object(name=TEXT, pool=TEXT, host=TEXT, device=TEXT, seen_at=TIME, enabled=FLAG)
+WORKERS = _object(workers=_list(WORKER), next=NEXT)
+ENVIRONMENT = {"id": COUNT, "class": OBJECT, "boundary": OBJECT, "label": TEXT}
+ENVIRONMENTS = _object(environments=_list(_object(**ENVIRONMENT)), next=NEXT)
+TRACE = _object(digest=TEXT, name=TEXT, summary=OBJECT)
+TRACES = _object(traces=_list(TRACE), next=NEXT)
+BISECTIONS = _object(bisections=_list(BISECTION), next=NEXT)
+TOKEN = _object(
+    id=COUNT, name=TEXT, prefix=TEXT, scopes=_list(TEXT), fork=FLAG, created_at=TIME, expires_at=_or_null(TIME),
+    used_at=_or_null(TIME), revoked_at=_or_null(TIME),
+)  # fmt: skip
+TOKENS = _object(tokens=_list(TOKEN), next=NEXT)
+MADE_TOKEN = _object(token=TOKEN, secret=TEXT)
+POLICY = _object(
+    id=COUNT, version=COUNT, benchmark=TEXT, metric=TEXT, pool=TEXT, values=OBJECT, active=FLAG, author=TEXT, why=TEXT,
+    created_at=TIME,
+)  # fmt: skip
+POLICIES = _object(policies=_list(POLICY), next=NEXT)
+BACKTEST = _object(
+    series=COUNT,
+    only_now=_list(OBJECT),
+    only_with_draft=_list(OBJECT),
+    both=COUNT,
+)
+SUBSCRIPTION = _object(
+    id=COUNT, email=TEXT, webhook=TEXT, webhook_style=TEXT, benchmark_pattern=TEXT, metric_pattern=TEXT,
+    only_blocking=FLAG, digest=FLAG, active=FLAG,
+)  # fmt: skip
+SUBSCRIPTIONS = _object(subscriptions=_list(SUBSCRIPTION), next=NEXT)
+HOOK = _object(secret=TEXT, urls=OBJECT)
+HOOKED = _object(done=TEXT)
+NEW_TOKEN, NEW_POLICY = _json(_of(NewToken)), _json(_of(NewPolicy))
+NEW_SUBSCRIPTION, PAYLOAD = _json(_of(NewSubscription)), _json(OBJECT)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 import msgspec
 from django.db import transaction
-from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from perfdb.api import render, schemas
-from perfdb.api.access import may, project_for, require
+from perfdb.api.access import caller, may, project_for, require
+from perfdb.api.lists import PAGES
 from perfdb.api.problems import Problem
+from perfdb.api.requests import View, decoded, paged, parameter, text_parameter, whole_number
 from perfdb.models import Alert, AlertState, ApiToken, Bisection, BranchKind, Job, Project, Run, Series
 from perfdb.services import alerts, catalogue, comparing, gate, lineage, schedule
 from perfdb.services import ingest as ingesting
@@ -27,79 +24,25 @@ from perfdb.services.batch import Batch
 from perfdb.services.decimate import thin
 from perfdb.tasks import analyse_series, send_jobs_later
 
-MAX_BODY = 64 * 1024 * 1024
-PAGE = 100
 _decode_batch = msgspec.json.Decoder(Batch).decode
+_decode_project = msgspec.json.Decoder(schemas.NewProject).decode
+_decode_transition = msgspec.json.Decoder(schemas.Transition).decode
+_decode_job = msgspec.json.Decoder(schemas.NewJob).decode
 
 
-def body(request: Request) -> bytes:
-    """The request's bytes, unpacked if gzipped. Raises Problem 413 beyond MAX_BODY, packed or not."""
-    declared = int(request.META.get("CONTENT_LENGTH") or 0)
-    if declared > MAX_BODY:
-        raise Problem(f"the body has {declared} bytes, at most {MAX_BODY} are taken", status_code=413)
-    raw = request._request.body
-    if request.META.get("HTTP_CONTENT_ENCODING", "").lower() == "gzip":
-        unpack = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-        try:
-            raw = unpack.decompress(raw, MAX_BODY + 1)
-        except (zlib.error, gzip.BadGzipFile) as error:
-            raise Problem(f"the body is not gzip: {error}", status_code=400) from None
-    if len(raw) > MAX_BODY:
-        raise Problem(f"the unpacked body has more than {MAX_BODY} bytes", status_code=413)
-    return raw
-
-
-def decode_batch(raw: bytes) -> Batch:
-    """Raises Problem naming the path of the field that does not fit."""
-    try:
-        return _decode_batch(raw)
-    except msgspec.ValidationError as error:
-        raise Problem(str(error), status_code=422) from None
-    except msgspec.DecodeError as error:
-        raise Problem(f"the body is not JSON: {error}", status_code=400) from None
-
-
-def paged(request: Request, rows: QuerySet[Any], name: str, show: Any) -> Response:
-    """Newest first; `cursor` is the id after which to go on, `next` the address of the following page."""
-    cursor = request.query_params.get("cursor")
-    if cursor:
-        if not cursor.isdigit():
-            raise Problem(f"cursor: {cursor!r} is no cursor of this list", status_code=400)
-        rows = rows.filter(pk__lt=int(cursor))
-    page = list(rows.order_by("-pk")[: PAGE + 1])
-    more = len(page) > PAGE
-    shown = page[:PAGE]
-    following = None
-    if more:
-        params = request.query_params.copy()
-        params["cursor"] = str(shown[-1].pk)
-        following = request.build_absolute_uri(f"{request.path}?{params.urlencode()}")
-    return Response({name: [show(row) for row in shown], "next": following})
-
-
-def parameter(request: Request, name: str) -> str:
-    value = request.query_params.get(name, "")
-    if not value:
-        raise Problem(f"the parameter {name!r} is missing", status_code=400)
-    return value
-
-
-class ProjectsView(APIView):
+class ProjectsView(View):
     """The projects that the caller may read."""
 
-    @extend_schema(responses=schemas.PROJECTS)
+    @extend_schema(operation_id="projects_list", parameters=PAGES, responses={200: schemas.PROJECTS})
     def get(self, request: Request) -> Response:
-        rows = [row for row in Project.objects.all() if may(request, "read", row)]
-        return Response({"projects": [render.project(row) for row in rows]})
+        readable = [row.pk for row in Project.objects.all() if may(request, "read", row)]
+        return paged(request, Project.objects.filter(pk__in=readable), "projects", render.project)
 
     @extend_schema(request=schemas.NEW_PROJECT, responses={201: schemas.PROJECT})
     def post(self, request: Request) -> Response:
         """Make a project that is fed by uploads. Scope: admin, of no single project."""
         require(request, "admin", None)
-        try:
-            wanted = msgspec.json.decode(body(request), type=schemas.NewProject)
-        except msgspec.MsgspecError as error:
-            raise Problem(str(error), status_code=422) from None
+        wanted = decoded(request, _decode_project)
         project, made = Project.objects.get_or_create(
             slug=wanted.slug,
             defaults={
@@ -113,19 +56,19 @@ class ProjectsView(APIView):
         return Response(render.project(project), status=201)
 
 
-class ProjectView(APIView):
-    @extend_schema(responses=schemas.PROJECT)
+class ProjectView(View):
+    @extend_schema(responses={200: schemas.PROJECT})
     def get(self, request: Request, slug: str) -> Response:
         return Response(render.project(project_for(request, slug, "read")))
 
 
-class UploadView(APIView):
+class UploadView(View):
     """Store launches of one commit. The same upload twice is stored once."""
 
     @extend_schema(request=schemas.BATCH, responses={201: schemas.INGESTED, 200: schemas.INGESTED})
     def post(self, request: Request, slug: str) -> Response:
         project = project_for(request, slug, "upload")
-        batch = decode_batch(body(request))
+        batch = decoded(request, _decode_batch)
         if isinstance(request.auth, ApiToken) and request.auth.fork:
             self._check_fork(project, batch)
         try:
@@ -151,15 +94,15 @@ class UploadView(APIView):
             raise Problem("a fork's token may upload to a pull request only", status_code=403)
 
 
-class SeriesListView(APIView):
+class SeriesListView(View):
     @extend_schema(
         parameters=[
             OpenApiParameter("benchmark"),
             OpenApiParameter("metric"),
             OpenApiParameter("branch"),
-            OpenApiParameter("cursor"),
+            *PAGES,
         ],
-        responses=schemas.SERIES_LIST,
+        responses={200: schemas.SERIES_LIST},
     )
     def get(self, request: Request, slug: str) -> Response:
         project = project_for(request, slug, "read")
@@ -168,15 +111,15 @@ class SeriesListView(APIView):
         )
         fields = {"benchmark": "case__benchmark__name", "metric": "metric__name", "branch": "branch__name"}
         for name, field in fields.items():
-            if request.query_params.get(name):
-                rows = rows.filter(**{field: request.query_params[name]})
+            if value := text_parameter(request, name):
+                rows = rows.filter(**{field: value})
         return paged(request, rows, "series", schemas.series_head)
 
 
-class SeriesView(APIView):
+class SeriesView(View):
     """One series: every commit's launch values, thinned to `points` if asked, and the changes found."""
 
-    @extend_schema(parameters=[OpenApiParameter("points", int)], responses=schemas.SERIES)
+    @extend_schema(parameters=[OpenApiParameter("points", int)], responses={200: schemas.SERIES})
     def get(self, request: Request, pk: int) -> Response:
         row = (
             Series.objects.filter(pk=pk)
@@ -185,20 +128,18 @@ class SeriesView(APIView):
         )
         if row is None or not may(request, "read", row.case.benchmark.project):
             raise Problem(f"no series {pk}", status_code=404)
-        limit = request.query_params.get("points", "")
-        if limit and (not limit.isdigit() or int(limit) < 2):
-            raise Problem(f"points: a whole number of at least 2, got {limit!r}", status_code=400)
+        limit = whole_number(request, "points", least=2)
         history = series_service.history(row)
-        points = thin(history.points, int(limit)) if limit else history.points
+        points = thin(history.points, limit) if limit else history.points
         return Response(schemas.series_full(row, points, total=len(history.points)))
 
 
-class CompareView(APIView):
+class CompareView(View):
     """Two commits, cell by cell."""
 
     @extend_schema(
         parameters=[OpenApiParameter("base", required=True), OpenApiParameter("head", required=True)],
-        responses=schemas.COMPARED,
+        responses={200: schemas.COMPARED},
     )
     def get(self, request: Request, slug: str) -> Response:
         project = project_for(request, slug, "read")
@@ -217,15 +158,16 @@ class CompareView(APIView):
         )
 
 
-class GateView(APIView):
+class GateView(View):
     """May this commit pass? 200 whatever the answer; `decision` and `exit_code` say it."""
 
     @extend_schema(
-        parameters=[OpenApiParameter("base"), OpenApiParameter("head", required=True)], responses=schemas.GATE
+        parameters=[OpenApiParameter("base"), OpenApiParameter("head", required=True)],
+        responses={200: schemas.GATE},
     )
     def get(self, request: Request, slug: str) -> Response:
         project = project_for(request, slug, "read")
-        base = request.query_params.get("base") or project.default_branch
+        base = text_parameter(request, "base") or project.default_branch
         try:
             answer = gate.gate(project, base=base, head=parameter(request, "head"))
         except lineage.UnknownCommit as error:
@@ -233,14 +175,12 @@ class GateView(APIView):
         return Response(render.gate(answer))
 
 
-class AlertsView(APIView):
-    @extend_schema(
-        parameters=[OpenApiParameter("state"), OpenApiParameter("cursor")], responses=schemas.ALERTS
-    )
+class AlertsView(View):
+    @extend_schema(parameters=[OpenApiParameter("state"), *PAGES], responses={200: schemas.ALERTS})
     def get(self, request: Request, slug: str) -> Response:
         project = project_for(request, slug, "read")
         rows = Alert.objects.filter(project=project).select_related("branch", "good", "bad", "culprit")
-        state = request.query_params.get("state")
+        state = text_parameter(request, "state")
         if state:
             if state not in AlertState.values:
                 raise Problem(f"state: {state!r} is none of {', '.join(AlertState.values)}", status_code=400)
@@ -256,8 +196,8 @@ def alert_for(request: Request, pk: int, scope: str) -> Alert:
     return row
 
 
-class AlertView(APIView):
-    @extend_schema(responses=schemas.ALERT)
+class AlertView(View):
+    @extend_schema(responses={200: schemas.ALERT})
     def get(self, request: Request, pk: int) -> Response:
         row = alert_for(request, pk, "read")
         events = [
@@ -267,28 +207,19 @@ class AlertView(APIView):
         return Response(render.alert(row) | {"events": events})
 
 
-class TransitionView(APIView):
+class TransitionView(View):
     """Move an alert to another state; who and why go into its history. Scope: operate."""
 
-    @extend_schema(request=schemas.TRANSITION, responses=schemas.ALERT)
+    @extend_schema(request=schemas.TRANSITION, responses={200: schemas.ALERT})
     def post(self, request: Request, pk: int) -> Response:
         row = alert_for(request, pk, "operate")
-        try:
-            wanted = msgspec.json.decode(body(request), type=schemas.Transition)
-        except msgspec.MsgspecError as error:
-            raise Problem(str(error), status_code=422) from None
+        wanted = decoded(request, _decode_transition)
         alerts.move(row, wanted.state, who=caller(request), why=wanted.why)
         return Response(render.alert(alert_for(request, pk, "operate")))
 
 
-def caller(request: Request) -> str:
-    if isinstance(request.auth, ApiToken):
-        return f"token {request.auth.name}"
-    return str(request.user.get_username())
-
-
-class BisectionView(APIView):
-    @extend_schema(responses=schemas.BISECTION)
+class BisectionView(View):
+    @extend_schema(responses={200: schemas.BISECTION})
     def get(self, request: Request, pk: int) -> Response:
         row = Bisection.objects.filter(pk=pk).select_related("series__case__benchmark__project").first()
         if row is None or not may(request, "read", row.series.case.benchmark.project):
@@ -296,10 +227,10 @@ class BisectionView(APIView):
         return Response(render.bisection(row))
 
 
-class JobsView(APIView):
+class JobsView(View):
     """Jobs of a project; POST asks for a measurement of a commit (scope: operate)."""
 
-    @extend_schema(parameters=[OpenApiParameter("cursor")], responses=schemas.JOBS)
+    @extend_schema(parameters=PAGES, responses={200: schemas.JOBS})
     def get(self, request: Request, slug: str) -> Response:
         project = project_for(request, slug, "read")
         rows = Job.objects.filter(project=project).select_related("commit", "branch", "pool")
@@ -308,11 +239,9 @@ class JobsView(APIView):
     @extend_schema(request=schemas.NEW_JOB, responses={201: schemas.JOB})
     def post(self, request: Request, slug: str) -> Response:
         project = project_for(request, slug, "operate")
+        wanted = decoded(request, _decode_job)
         try:
-            wanted = msgspec.json.decode(body(request), type=schemas.NewJob)
             commit = lineage.resolve(project, wanted.commit)
-        except msgspec.MsgspecError as error:
-            raise Problem(str(error), status_code=422) from None
         except lineage.UnknownCommit as error:
             raise Problem(str(error), status_code=404) from None
         branch = catalogue.branch(project, name=wanted.branch, pull_request=None)
@@ -329,10 +258,10 @@ class JobsView(APIView):
         return Response(render.job(job), status=201)
 
 
-class RunView(APIView):
+class RunView(View):
     """One run with its raw samples."""
 
-    @extend_schema(responses=schemas.RUN)
+    @extend_schema(responses={200: schemas.RUN})
     def get(self, request: Request, uuid: UUID) -> Response:
         row = (
             Run.objects.filter(uuid=uuid)
@@ -344,3 +273,11 @@ class RunView(APIView):
         if row is None or not may(request, "read", row.case.benchmark.project):
             raise Problem(f"no run {uuid}", status_code=404)
         return Response(render.run(row))
+
+
+@extend_schema(exclude=True)
+class NothingView(View):
+    """An address that is none of the API's: a problem document, like every other error."""
+
+    def initial(self, request: Request, *args: object, **kwargs: object) -> None:
+        raise Problem(f"the API has no {request.path}", status_code=404)

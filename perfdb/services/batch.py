@@ -55,8 +55,8 @@ def as_array(samples: Samples) -> Floats:
 class MetricRow(msgspec.Struct, forbid_unknown_fields=True):
     """Samples of one metric in `unit`. `lower_is_better` null: the direction is unknown."""
 
-    name: Name
-    unit: str
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    unit: Annotated[str, msgspec.Meta(max_length=60)]
     samples: Samples
     lower_is_better: bool | None = None
     statistic: StatisticName = "median"
@@ -64,7 +64,7 @@ class MetricRow(msgspec.Struct, forbid_unknown_fields=True):
     tracked: bool = True
     mhz: Samples | None = None
     value: float | None = None
-    failures: int = 0
+    failures: Annotated[int, msgspec.Meta(ge=0, le=2_000_000_000)] = 0
 
 
 class RunRow(msgspec.Struct, forbid_unknown_fields=True):
@@ -130,6 +130,6 @@ class Batch(msgspec.Struct, forbid_unknown_fields=True):
 
     launches: list[LaunchRow]
     commit: CommitRow | None = None
-    branch: str | None = None
-    pull_request: int | None = None
-    pool: str = "default"
+    branch: Annotated[str, msgspec.Meta(min_length=1, max_length=300)] | None = None
+    pull_request: Annotated[int, msgspec.Meta(ge=1, le=2_000_000_000)] | None = None
+    pool: Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,80}$")] = "default"

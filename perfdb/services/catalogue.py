@@ -49,9 +49,9 @@ def benchmarks(project: Project, wanted: Mapping[str, str]) -> dict[str, Benchma
     return found
 
 
-def cases(wanted: Iterable[tuple[Benchmark, dict[str, Any]]]) -> dict[tuple[int, str], Case]:
-    """Keyed by (benchmark id, hash of the canonical parameters)."""
-    keyed = {(benchmark.id, digest(params)): (benchmark, params) for benchmark, params in wanted}
+def cases(wanted: Mapping[tuple[Benchmark, str], dict[str, Any]]) -> dict[tuple[int, str], Case]:
+    """From (benchmark, digest of the parameters) to parameters; the answer is keyed by (benchmark id, digest)."""
+    keyed = {(benchmark.id, hashed): (benchmark, params) for (benchmark, hashed), params in wanted.items()}
     by_benchmark = {key[0] for key in keyed}
 
     def look() -> dict[tuple[int, str], Case]:

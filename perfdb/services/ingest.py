@@ -6,26 +6,24 @@ Ingest decides nothing: it returns the series that got new values, and the calle
 
 from __future__ import annotations
 
-import json
-import math
+import hashlib
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import msgspec
-import numpy as np
 from django.db import transaction
+from django.db.models import Model
 from django.utils import timezone
-from psycopg.types.json import Jsonb
 
 from perfdb.models import (
     UNPLACED,
     Branch,
     BranchCommit,
     Build,
-    Case,
     Commit,
     Environment,
     Job,
@@ -40,31 +38,28 @@ from perfdb.models import (
     Worker,
 )
 from perfdb.services import catalogue
-from perfdb.services.batch import Batch, LaunchRow, MetricRow, RunRow, as_array
-from perfdb.services.copying import allocate_ids, copy_rows
+from perfdb.services.batch import Batch, LaunchRow
+from perfdb.services.copying import (
+    Cells,
+    Column,
+    Fixed,
+    allocate_ids,
+    copy_blocks,
+    copy_columns,
+    float_arrays,
+    floats,
+    jsonb,
+    optional_ids,
+    texts,
+    timestamps,
+)
+from perfdb.services.incoming import Item, Measured, check_metric_names, clock, read_metric
 from perfdb.services.placing import extend
-from perfdb.stats.launch_summary import Summaries, summarise
-from perfdb.stats.ranks import Floats
-from perfdb.units import UnitError, convert, lookup
+from perfdb.stats.launch_summary import summarise
+from perfdb.units import UnitError, convert
 
 MAX_SAMPLES = 5_000_000
 _NAMESPACE = uuid.UUID("7d6f3a52-5a3e-4b57-9f0a-0f3f6f1f8a11")
-_SIGNED_FAMILIES = {"temperature"}
-
-RUN_COLUMNS = {
-    "id": "int8", "uuid": "uuid", "case_id": "int8", "commit_id": "int8", "branch_id": "int8",
-    "environment_id": "int8", "pool_id": "int8", "launch_id": "int8", "build_id": "int8", "status": "int2",
-    "reason": "text", "log": "text", "definition_hash": "varchar", "started_at": "timestamptz",
-    "duration_s": "float8", "correctness": "jsonb", "work": "jsonb", "trace_summary_id": "int8",
-    "invalid_reason": "text",
-}  # fmt: skip
-MEASUREMENT_COLUMNS = {
-    "series_id": "int8", "position": "int4", "run_id": "int8", "launch_id": "int8", "metric_id": "int8",
-    "commit_id": "int8", "environment_id": "int8", "n": "int4", "failures": "int4", "value": "float8",
-    "median": "float8", "mad": "float8", "p99": "float8", "minimum": "float8", "maximum": "float8",
-    "mhz": "float8", "usable": "bool",
-}  # fmt: skip
-SAMPLE_COLUMNS = {"run_id": "int8", "metric_id": "int8", "values": "float8[]", "mhz": "float8[]"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,29 +80,6 @@ class Ingested:
     series_ids: frozenset[int]
     runs: tuple[uuid.UUID, ...]
     commit_id: int | None
-
-
-@dataclass(slots=True)
-class _Measured:
-    """One metric of one run on its way in; samples already in the metric's stored unit."""
-
-    row: MetricRow
-    samples: Floats
-    mhz: Floats | None
-    value: float | None
-
-
-@dataclass(slots=True)
-class _Item:
-    """One run on its way in."""
-
-    path: str
-    row: RunRow
-    launch: int
-    uuid: uuid.UUID
-    measured: list[_Measured] = field(default_factory=list)
-    case: Case | None = None
-    id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +149,7 @@ class _Writer:
         self.rejected: list[Rejected] = []
         self.environments: list[Environment] = []
         self.launch_uuids: list[uuid.UUID] = []
+        self.hashes: dict[str, str] = {}
         self.now = timezone.now()
 
     def write(self) -> Ingested:
@@ -198,12 +171,12 @@ class _Writer:
             rejected=tuple(self.rejected),
             series_ids=frozenset(series_ids),
             runs=tuple(item.uuid for item in items),
-            commit_id=self.context.commit.id if self.context.commit else None,
+            commit_id=_pk(self.context.commit),
         )
 
     # -- reading -------------------------------------------------------------------------------------------
-    def _read_items(self) -> list[_Item]:
-        items: list[_Item] = []
+    def _read_items(self) -> list[Item]:
+        items: list[Item] = []
         for number, launch in enumerate(self.batch.launches):
             self.environments.append(catalogue.environment(launch.environment))
             self.launch_uuids.append(launch.id or self._content_uuid(launch))
@@ -216,17 +189,18 @@ class _Writer:
             seen: set[tuple[str, str]] = set()
             for index, run in enumerate(launch.runs):
                 path = f"launches[{number}].runs[{index}]"
-                key = (run.benchmark, catalogue.digest(run.params))
+                key = (run.benchmark, self._params_hash(run.params))
                 if key in seen:
                     self._reject(
                         path, f"{run.benchmark!r} with the same parameters stands twice in one launch"
                     )
                     continue
                 seen.add(key)
-                item = _Item(path, run, number, uuid.uuid5(self.launch_uuids[number], "\x1f".join(key)))
+                own = uuid.uuid5(self.launch_uuids[number], "\x1f".join(key))
+                item = Item(path, run, number, own, key[1])
                 try:
-                    item.measured = [self._read_metric(path, metric) for metric in run.metrics]
-                    _check_metric_names(run)
+                    item.measured = [read_metric(metric) for metric in run.metrics]
+                    check_metric_names(run)
                 except ValueError as error:
                     self._reject(path, str(error))
                     continue
@@ -245,50 +219,40 @@ class _Writer:
             self.context.branch.id,
             self.context.commit and self.context.commit.id,
         ]
-        return uuid.uuid5(_NAMESPACE, f"{place}" + catalogue.digest(msgspec.to_builtins(launch)))
+        content = hashlib.sha256(msgspec.json.encode(launch, order="deterministic")).hexdigest()
+        return uuid.uuid5(_NAMESPACE, f"{place}{content}")
 
-    def _read_metric(self, path: str, row: MetricRow) -> _Measured:
-        """Raises ValueError naming metric and position of a sample that cannot be."""
-        samples = as_array(row.samples)
-        signed = lookup(row.unit).family in _SIGNED_FAMILIES or not lookup(row.unit).known
-        for name, values in (
-            ("samples", samples),
-            ("value", np.array([row.value if row.value is not None else 0.0])),
-        ):
-            bad = ~np.isfinite(values) if signed else ~(np.isfinite(values) & (values >= 0))
-            if bad.any():
-                at = int(np.argmax(bad))
-                place = f"{name}[{at}]" if name == "samples" else name
-                problem = "is negative" if math.isfinite(values[at]) else "is not a finite number"
-                raise ValueError(f"metric {row.name!r}: {place} {problem} ({values[at]:g} {row.unit})")
-        if row.failures < 0:
-            raise ValueError(f"metric {row.name!r}: failures cannot be negative ({row.failures})")
-        mhz = None if row.mhz is None else as_array(row.mhz)
-        if mhz is not None and len(mhz) != len(samples):
-            raise ValueError(f"metric {row.name!r}: {len(mhz)} clock readings for {len(samples)} samples")
-        return _Measured(row, samples, mhz, row.value)
+    def _params_hash(self, params: dict[str, Any]) -> str:
+        """The digest of parameters; the runs of a case share it."""
+        text = catalogue.canonical(params)
+        found = self.hashes.get(text)
+        if found is None:
+            found = self.hashes[text] = catalogue.digest(params)
+        return found
 
     def _reject(self, path: str, reason: str) -> None:
         self.rejected.append(Rejected(path, reason))
 
     # -- resolving -----------------------------------------------------------------------------------------
-    def _resolve_cases(self, items: Sequence[_Item]) -> None:
+    def _resolve_cases(self, items: Sequence[Item]) -> None:
         named = catalogue.benchmarks(
             self.context.project, {item.row.benchmark: item.row.tier for item in items}
         )
-        found = catalogue.cases((named[item.row.benchmark], item.row.params) for item in items)
+        found = catalogue.cases(
+            {(named[item.row.benchmark], item.params_hash): item.row.params for item in items}
+        )
         for item in items:
-            item.case = found[named[item.row.benchmark].id, catalogue.digest(item.row.params)]
+            item.found_case = found[named[item.row.benchmark].id, item.params_hash]
 
-    def _resolve_metrics(self, items: list[_Item]) -> list[_Item]:
-        wanted = {(_case(item).benchmark_id, m.row.name): m.row for item in items for m in item.measured}
+    def _resolve_metrics(self, items: list[Item]) -> list[Item]:
+        wanted = {(item.case.benchmark_id, m.row.name): m.row for item in items for m in item.measured}
         self.metrics = catalogue.metrics(wanted)
         return [item for item in items if self._fits_metrics(item)]
 
-    def _fits_metrics(self, item: _Item) -> bool:
+    def _fits_metrics(self, item: Item) -> bool:
         """Convert to the stored unit; refuse another family or the opposite direction."""
         for measured in item.measured:
-            metric = self.metrics[_case(item).benchmark_id, measured.row.name]
+            metric = self.metrics[item.case.benchmark_id, measured.row.name]
             row = measured.row
             if None not in (row.lower_is_better, metric.lower_is_better) and (
                 row.lower_is_better != metric.lower_is_better
@@ -334,31 +298,44 @@ class _Writer:
         ids = dict(Launch.objects.filter(uuid__in=uuids).values_list("uuid", "id"))
         return {number: ids[self.launch_uuids[number]] for number in numbers}
 
-    def _write_runs(self, items: Sequence[_Item], launch_ids: dict[int, int]) -> None:
+    def _write_runs(self, items: Sequence[Item], launch_ids: dict[int, int]) -> None:
         context = self.context
         for item, id_ in zip(items, allocate_ids("perfdb_run", len(items)), strict=True):
             item.id = id_
         traces = self._traces(items)
-        copy_rows(
+        rows = [item.row for item in items]
+        copy_columns(
             "perfdb_run",
-            RUN_COLUMNS,
-            (
-                (
-                    item.id, item.uuid, _case(item).id, context.commit and context.commit.id, context.branch.id,
-                    self.environments[item.launch].id, context.pool.id, launch_ids[item.launch],
-                    context.build and context.build.id, RunStatus[item.row.status.upper()].value,
-                    _text(item.row.reason), _text(item.row.log), item.row.definition_hash[:64],
-                    item.row.started_at or self.batch.launches[item.launch].started_at or self.now,
-                    item.row.duration_s, _json(item.row.correctness), _json(item.row.work), traces.get(item.id), "",
-                )
-                for item in items
-            ),
-        )  # fmt: skip
+            {
+                "id": Fixed("int8", [item.id for item in items]),
+                "case_id": Fixed("int8", [item.case.id for item in items]),
+                "commit_id": optional_ids([_pk(context.commit)] * len(items)),
+                "branch_id": Fixed("int8", [context.branch.id] * len(items)),
+                "environment_id": Fixed("int8", [self.environments[item.launch].id for item in items]),
+                "pool_id": Fixed("int8", [context.pool.id] * len(items)),
+                "launch_id": Fixed("int8", [launch_ids[item.launch] for item in items]),
+                "build_id": optional_ids([_pk(context.build)] * len(items)),
+                "trace_summary_id": optional_ids([traces.get(item.id) for item in items]),
+                "status": Fixed("int2", [RunStatus[row.status.upper()].value for row in rows]),
+                "started_at": Fixed("timestamptz", timestamps(self._started(item) for item in items)),
+                "duration_s": floats([row.duration_s for row in rows]),
+                "uuid": Cells([item.uuid.bytes for item in items]),
+                "reason": Cells(texts(row.reason for row in rows)),
+                "log": Cells(texts(row.log for row in rows)),
+                "definition_hash": Cells(texts(row.definition_hash[:64] for row in rows)),
+                "correctness": Cells([jsonb(row.correctness) for row in rows]),
+                "work": Cells([jsonb(row.work) for row in rows]),
+                "invalid_reason": Cells([b""] * len(rows)),
+            },
+        )
         for item in items:
             if item.row.requests:
                 _write_requests(item.id, item.row.requests)
 
-    def _traces(self, items: Sequence[_Item]) -> dict[int, int]:
+    def _started(self, item: Item) -> datetime:
+        return item.row.started_at or self.batch.launches[item.launch].started_at or self.now
+
+    def _traces(self, items: Sequence[Item]) -> dict[int, int]:
         digests = {
             item.id: catalogue.digest(item.row.trace_summary) for item in items if item.row.trace_summary
         }
@@ -375,33 +352,66 @@ class _Writer:
         ids = dict(TraceSummary.objects.filter(digest__in=summaries).values_list("digest", "id"))
         return {run_id: ids[digest] for run_id, digest in digests.items()}
 
-    def _write_measurements(self, items: Sequence[_Item], launch_ids: dict[int, int]) -> set[int]:
+    def _write_measurements(self, items: Sequence[Item], launch_ids: dict[int, int]) -> set[int]:
         position = self._position()
         series = self._series(items)
-        rows: list[tuple[Any, ...]] = []
-        samples: list[tuple[Any, ...]] = []
-        commit_id = self.context.commit.id if self.context.commit else None
+        commit_id = _pk(self.context.commit)
+        written: set[int] = set()
+        blocks: list[dict[str, Column]] = []
         for metric, group in self._by_metric(items).items():
             found = summarise(
                 [measured.samples for _, measured in group],
                 metric=metric.value(),
                 failures=self._failures(metric, group),
             )
-            for i, (item, measured) in enumerate(group):
-                environment = self.environments[item.launch]
-                rows.append(
-                    (
-                        series[environment.klass_id, _case(item).id, metric.id], position, item.id,
-                        launch_ids[item.launch], metric.id, commit_id, environment.id, int(found.n[i]),
-                        measured.row.failures, *_summary(found, i, measured), _clock(measured.mhz),
-                        item.row.status == "ok",
-                    )
-                )  # fmt: skip
-                if len(measured.samples):
-                    samples.append((item.id, metric.id, measured.samples.tolist(), _listed(measured.mhz)))
-        copy_rows("perfdb_measurement", MEASUREMENT_COLUMNS, rows)
-        copy_rows("perfdb_sample", SAMPLE_COLUMNS, samples)
-        return {row[0] for row in rows}
+            environments = [self.environments[item.launch] for item, _ in group]
+            ids = [
+                series[environment.klass_id, item.case.id, metric.id]
+                for environment, (item, _) in zip(environments, group, strict=True)
+            ]
+            written.update(ids)
+            own = [measured.value for _, measured in group]
+            blocks.append(
+                {
+                    "series_id": Fixed("int8", ids),
+                    "position": Fixed("int4", [position] * len(group)),
+                    "run_id": Fixed("int8", [item.id for item, _ in group]),
+                    "launch_id": Fixed("int8", [launch_ids[item.launch] for item, _ in group]),
+                    "metric_id": Fixed("int8", [metric.id] * len(group)),
+                    "commit_id": optional_ids([commit_id] * len(group)),
+                    "environment_id": Fixed("int8", [environment.id for environment in environments]),
+                    "n": Fixed("int4", found.n),
+                    "failures": Fixed("int4", [measured.row.failures for _, measured in group]),
+                    "value": floats([f if o is None else o for o, f in zip(own, found.value, strict=True)]),
+                    "median": floats(found.median),
+                    "mad": floats(found.mad),
+                    "p99": floats(found.p99),
+                    "minimum": floats(found.minimum),
+                    "maximum": floats(found.maximum),
+                    "mhz": floats([clock(measured.mhz) for _, measured in group]),
+                    "usable": Fixed("bool", [item.row.status == "ok" for item, _ in group]),
+                }
+            )
+        copy_blocks("perfdb_measurement", blocks)
+        self._write_samples(items)
+        return written
+
+    def _write_samples(self, items: Sequence[Item]) -> None:
+        rows = [
+            (item.id, self.metrics[item.case.benchmark_id, measured.row.name].id, measured)
+            for item in items
+            for measured in item.measured
+            if len(measured.samples)
+        ]
+        copy_columns(
+            "perfdb_sample",
+            {
+                "run_id": Fixed("int8", [row[0] for row in rows]),
+                "metric_id": Fixed("int8", [row[1] for row in rows]),
+                "values": Cells(float_arrays([row[2].samples for row in rows])),
+                "mhz": Cells(float_arrays([row[2].mhz for row in rows])),
+            },
+        )
 
     def _position(self) -> int:
         if self.context.commit is None:
@@ -409,13 +419,13 @@ class _Writer:
         place = BranchCommit.objects.filter(branch=self.context.branch, commit=self.context.commit).first()
         return int(place.position) if place else UNPLACED
 
-    def _series(self, items: Sequence[_Item]) -> dict[tuple[int, int, int], int]:
+    def _series(self, items: Sequence[Item]) -> dict[tuple[int, int, int], int]:
         wanted: dict[int, set[tuple[int, int]]] = defaultdict(set)
         klasses = {environment.klass_id: environment.klass for environment in self.environments}
         for item in items:
             for measured in item.measured:
-                metric = self.metrics[_case(item).benchmark_id, measured.row.name]
-                wanted[self.environments[item.launch].klass_id].add((_case(item).id, metric.id))
+                metric = self.metrics[item.case.benchmark_id, measured.row.name]
+                wanted[self.environments[item.launch].klass_id].add((item.case.id, metric.id))
         out: dict[tuple[int, int, int], int] = {}
         for klass_id, keys in wanted.items():
             ids = catalogue.series(
@@ -424,53 +434,21 @@ class _Writer:
             out |= {(klass_id, *key): id_ for key, id_ in ids.items()}
         return out
 
-    def _by_metric(self, items: Sequence[_Item]) -> dict[Metric, list[tuple[_Item, _Measured]]]:
-        groups: dict[Metric, list[tuple[_Item, _Measured]]] = defaultdict(list)
+    def _by_metric(self, items: Sequence[Item]) -> dict[Metric, list[tuple[Item, Measured]]]:
+        groups: dict[Metric, list[tuple[Item, Measured]]] = defaultdict(list)
         for item in items:
             for measured in item.measured:
-                groups[self.metrics[_case(item).benchmark_id, measured.row.name]].append((item, measured))
+                groups[self.metrics[item.case.benchmark_id, measured.row.name]].append((item, measured))
         return groups
 
-    def _failures(self, metric: Metric, group: Sequence[tuple[_Item, _Measured]]) -> list[int]:
+    def _failures(self, metric: Metric, group: Sequence[tuple[Item, Measured]]) -> list[int]:
         """Failures that rank in the value: none where the sender gave the value himself."""
         ranks = metric.value().statistic.quantile is not None or metric.statistic == "median"
         return [m.row.failures if ranks and m.value is None else 0 for _, m in group]
 
 
-def _case(item: _Item) -> Case:
-    if item.case is None:
-        raise AssertionError("cases are resolved before they are used")
-    return item.case
-
-
-def _check_metric_names(run: RunRow) -> None:
-    names = [metric.name for metric in run.metrics]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise ValueError(f"metric {name!r} stands twice")
-
-
-def _summary(found: Summaries, i: int, measured: _Measured) -> tuple[float | None, ...]:
-    value = float(found.value[i]) if measured.value is None else measured.value
-    rest = (found.median[i], found.mad[i], found.p99[i], found.minimum[i], found.maximum[i])
-    return tuple(float(x) if math.isfinite(x) else None for x in (value, *rest))
-
-
-def _clock(mhz: Floats | None) -> float | None:
-    return float(np.median(mhz)) if mhz is not None and len(mhz) else None
-
-
-def _listed(values: Floats | None) -> list[float] | None:
-    return None if values is None else values.tolist()
-
-
-def _text(text: str) -> str:
-    """PostgreSQL's text holds no NUL."""
-    return text.replace("\x00", "\ufffd")
-
-
-def _json(value: Any) -> Any:
-    return None if value is None else Jsonb(value, dumps=json.dumps)
+def _pk(row: Model | None) -> int | None:
+    return None if row is None else int(row.pk)
 
 
 def _write_requests(run_id: int, table: dict[str, list[Any]]) -> None:
