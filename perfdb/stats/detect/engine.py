@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +14,7 @@ from perfdb.stats.detect.drift import Drifted, with_drift
 from perfdb.stats.detect.history import Floats, Ints
 from perfdb.stats.detect.launches import Observations
 from perfdb.stats.detect.path import LevelPath, find_path
+from perfdb.stats.detect.ramp import Ramp, join_ramps
 from perfdb.stats.detect.robust import sigma_about_zero
 from perfdb.stats.detect.screen import (
     Episode,
@@ -24,6 +25,7 @@ from perfdb.stats.detect.screen import (
     without_newest,
     without_noise_changes,
 )
+from perfdb.stats.detect.spread import NewMode, SpreadChange, new_mode, spread_changes
 from perfdb.stats.detect.trend import without_trends
 
 LEAST_COMMITS = 3
@@ -33,7 +35,8 @@ LEAST_COMMITS = 3
 class Analysis:
     """segments: the levels that lasted. flat: centres without drift. sigma: their noise at scale 1 (0: exact).
 
-    last_jump: newest jump of the path before any screen, 0 where there is none. ruled_out: see `Drifted`.
+    ramps: by the begin of the segment they lead to. last_jump: newest jump of the path before any screen, 0 where
+    there is none. ruled_out: see `Drifted`.
     """
 
     segments: list[Segment]
@@ -41,6 +44,9 @@ class Analysis:
     flat: Floats
     sigma: float
     phi: float
+    ramps: dict[int, Ramp] = field(default_factory=dict)
+    spreads: list[SpreadChange] = field(default_factory=list)
+    mode: NewMode | None = None
     last_jump: int = 0
     ruled_out: Ints | None = None
 
@@ -78,8 +84,20 @@ def analyse(
     if drawn.drift is None:
         segments = without_trends(segments, observations, density)
     settled = without_newest(segments, episodes, passing if observations.is_log else None)
+    joined = join_ramps(settled.segments, flat, observations.scale, sigma, penalty)
+    lasting = np.repeat([s.level for s in settled.segments], [s.size for s in settled.segments])
+    level = lasting + (centre - flat)
     return Analysis(
-        settled.segments, settled.episodes, flat, sigma, phi, int(drawn.path.bounds[-2]), drawn.ruled_out
+        segments=joined.segments,
+        episodes=settled.episodes,
+        flat=flat,
+        sigma=sigma,
+        phi=phi,
+        ramps=joined.ramps,
+        spreads=spread_changes(observations, penalty),
+        mode=new_mode(observations, level, settled.episodes, penalty),
+        last_jump=int(drawn.path.bounds[-2]),
+        ruled_out=drawn.ruled_out,
     )
 
 
@@ -100,7 +118,7 @@ def _analyse_counter(centre: Floats, *, deterministic: bool) -> Analysis:
         segments, episodes = take_out_episodes(segments, 0.0)
         settled = without_newest(segments, episodes, None)
         segments, episodes = settled.segments, settled.episodes
-    return Analysis(segments, episodes, centre, 0.0, 0.0, int(bounds[-2]))
+    return Analysis(segments, episodes, centre, 0.0, 0.0, last_jump=int(bounds[-2]))
 
 
 def _draw(

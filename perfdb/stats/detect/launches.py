@@ -221,7 +221,7 @@ def _spread(deviation: Floats, start: Ints, centre: Floats) -> Floats:
             plain[-1] = plain[-2]
     positive = plain[plain > 0.0]
     floor = 1e-3 * median(positive) if len(positive) else 1.0
-    return np.log(np.maximum(plain, floor))
+    return np.asarray(np.log(np.maximum(plain, floor)))
 
 
 def local_scale(spread: Floats, *, sampled: bool) -> Floats:
