@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 from perfdb.quantity import quantity
@@ -20,6 +21,11 @@ def recipient(address: str) -> str:
     """A webhook without its path, which is a secret (whoever knows it may post); an e-mail address as it is."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.hostname}/…" if parts.scheme in ("http", "https") else address
+
+
+def without_credentials(text: str) -> str:
+    """Addresses of repositories in `text` without `user:secret@`."""
+    return re.sub(r"(?<=://)[^/\s@]+@", "", text)
 
 
 def duration(seconds: float | None) -> str:

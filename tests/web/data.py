@@ -36,6 +36,7 @@ from perfdb.services.placing import place
 
 PASSWORD = "correct horse battery"
 HOSTILE = "<script>alert(1)</script></script><img src=x onerror=alert(2)>\"'&{{ 7 }}{% now %}"
+REPOSITORY = "https://robot:hunter2@git.example.invalid/lab.git"
 FIRST_DAY = datetime(2026, 1, 5, 9, tzinfo=UTC)
 SUBJECTS = (
     "Fuse the bias into the epilogue", "Pad rows to the warp size", "Document the cache layout",
@@ -120,10 +121,7 @@ def make_project(slug: str, commits: int, *, public: bool = True, extra: str = "
 
     The second commit has no date."""
     name = slug.replace("-", " ").capitalize()
-    url = "https://git.example.invalid/lab.git"
-    project = Project.objects.create(
-        slug=slug, name=name + extra, url=url, public=public, polled_at=timezone.now()
-    )
+    project = Project.objects.create(slug=slug, name=name + extra, public=public)
     branch = Branch.objects.create(project=project, name=project.default_branch, kind="trunk")
     shas = [sha(number) for number in range(commits)]
     Commit.objects.bulk_create(
@@ -245,6 +243,9 @@ def build_world(
         branch=branch, case__benchmark__name=wanted[0].benchmark, case__params__n=4096, metric__name="time"
     )
     run = Run.objects.filter(case=series.case, commit__sha=sha(culprit)).order_by("pk")[0]
+    # Only now: while the bisection ran, nobody was to look for the repository.
+    project.url, project.polled_at = REPOSITORY, timezone.now()
+    project.save()
     search.refresh_from_db()
     return World(
         project=project, branch=branch, alert=alert, bisection=search, series=series, run=run, job=job,

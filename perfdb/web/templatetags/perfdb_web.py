@@ -15,6 +15,7 @@ register = template.Library()
 register.filter("percent", numbers.percent)
 register.filter("duration", formatting.duration)
 register.filter("recipient", formatting.recipient)
+register.filter("without_credentials", formatting.without_credentials)
 register.filter("probability", formatting.probability)
 
 
