@@ -112,6 +112,8 @@ def encode_columns(columns: Sequence[Column]) -> bytes:
     cells = [column for column in columns if isinstance(column, Cells)]
     if columns != [*fixed, *cells]:
         raise ValueError("fixed columns come before those of cells")
+    if fixed and np.size(fixed[0].values) == 0:
+        return b""  # no row at all: runs that failed without any value
     heads = _fixed_rows(fixed, fields=len(columns))
     if not cells:
         return b"".join(heads)
