@@ -7,13 +7,25 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from perfdb.models import Alert, Bisection, Branch, Measurement
-from perfdb.services import bisection, track
+from perfdb.manifest import parse
+from perfdb.models import Alert, Bisection, Branch, Build, Measurement
+from perfdb.services import bisection, build, track
 from tests.services.bisection_lab import BEFORE, Lab, Level, prepared
 from tests.services.repo import GitRepo
 
 pytestmark = pytest.mark.django_db
 SLOW = 13.0
+MANIFEST = """
+schema = 1
+[project]
+name = "m"
+[build]
+command = ["{python}", "build.py"]
+[[benchmark]]
+name = "work"
+tier = "micro"
+entry = "m:work"
+"""
 
 
 @pytest.fixture
@@ -175,3 +187,18 @@ def test_a_force_push_in_the_middle_does_not_lose_the_search(repo: GitRepo) -> N
     assert "5 of" in row.answer["reason"]
     assert "rewritten away" in row.answer["reason"]
     assert set(commits[3:]) <= set(row.answer["off_branch"])
+
+
+def test_every_probe_has_a_clean_checkout_of_one_build(repo: GitRepo) -> None:
+    sha = repo.commit("builds", {"build.py": "open('built.txt', 'w').write('once')"})
+    project = track.track(str(repo.path))
+    track.fetch(project)
+    manifest = parse(MANIFEST, source="m")
+    mirror, commit = track.repository(project), project.commits.get(sha=sha)
+    for _ in range(2):
+        with build.checkout(mirror, commit, manifest) as checkout:
+            assert (checkout.root / "built.txt").read_text() == "once"
+            assert not (checkout.root / "left behind").exists()
+            (checkout.root / "left behind").write_text("stale")
+            (checkout.root / "built.txt").write_text("spoilt")
+    assert Build.objects.filter(commit=commit).count() == 1
