@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,6 +36,7 @@ PEERS = """Peers, from the evaluator's README (PerfSyn F1, false alarms per 1000
   E-divisive       F1 .710 (3.9)  3x .742  PHP .953 (0)   delay 2 at 18     TCPD .660   76 s
   Otava p 1e-5     F1 .680 (3.8)  3x .705  PHP .941 (.8)  delay 1 at 8.6    TCPD .683   .05 s
   asv steps        F1 .510 (6.4)  3x .613  PHP .883 (2.4) delay 2 at 7      TCPD .698   .24 s"""
+SIZES = ("0.5%", "1%", "2%", "5%")
 Series = dict[str, Any]
 
 
@@ -74,9 +76,7 @@ def over_seeds(
         "each": " ".join(f"{r['f1']:.3f}" for r in found),
         "alarms": mean(lambda r: r["fa_per_1000"]),
         "mixed": mean(lambda r: r["by_scenario"]["mixed"]["f1"]),
-        "recall": {
-            size: mean(lambda r, s=size: r["recall_by_size"][s]) for size in ("0.5%", "1%", "2%", "5%")
-        },
+        "recall": {size: float(np.mean([one["recall_by_size"][size] for one in found])) for size in SIZES},
     }
 
 
@@ -198,7 +198,7 @@ def times(evaluator: ModuleType) -> list[Row]:
         steps = [{"kind": "step", "at": at, "size": 0.05} for at in range(size // 4, size, size // 4)][:3]
         series = evaluator._one("heavy", size, steps, np.random.default_rng(size))
         raw = np.asarray(series["raw"], float)
-        taken_ms = min(_cpu_ms(lambda raw=raw: find_changes(raw, metric=ANY_NUMBER)) for _ in range(7))
+        taken_ms = min(_cpu_ms(partial(find_changes, raw, metric=ANY_NUMBER)) for _ in range(7))
         rows.append(
             Row(
                 f"{size} commits of 15 samples",

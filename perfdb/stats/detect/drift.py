@@ -159,37 +159,44 @@ def _fit(
     S = (W + lam D2' D2)^-1 W, delta from Z' W (I - S) Z. A jump is dropped by a downdate of the inverse, so the
     banded matrix is factored once. The weights are those of a Student t4 at the residuals of the path before.
     """
-    n = len(x)
     sigma = max(sigma_about_zero(residual / scale), least_sigma)
     weight = 5.0 / (4.0 + (residual / scale / sigma) ** 2) / scale**2
-    k = len(jumps)
     diagonal, first, second = _factor(weight, lam)
     smooth = _solve(diagonal, first, second, weight * x)
-    shapes = np.zeros((k, n))
-    for j in range(k):
-        column = np.zeros(n)
-        column[jumps[j] :] = weight[jumps[j] :]
+    shapes = np.zeros((len(jumps), len(x)))
+    for j, at in enumerate(jumps):
+        column = np.zeros(len(x))
+        column[at:] = weight[at:]
         shapes[j] = _solve(diagonal, first, second, column)
-    normal = np.zeros((k, k))
-    right = np.zeros(k)
-    for j in range(k):
-        tail = 0.0
-        mark = k - 1
-        for t in range(n - 1, -1, -1):
-            step = 1.0 if t >= jumps[j] else 0.0
-            tail += weight[t] * (step - shapes[j, t])
-            while mark >= 0 and jumps[mark] == t:
-                normal[mark, j] = tail
-                mark -= 1
-    tail = 0.0
-    mark = k - 1
-    for t in range(n - 1, -1, -1):
-        tail += weight[t] * (x[t] - smooth[t])
-        while mark >= 0 and jumps[mark] == t:
-            right[mark] = tail
-            mark -= 1
-    for j in range(k):
+    normal = np.zeros((len(jumps), len(jumps)))
+    for j, at in enumerate(jumps):
+        rest = -weight * shapes[j]
+        rest[at:] += weight[at:]
+        normal[:, j] = _sums_from(rest, jumps)
         normal[j, j] += 1e-9
+    delta = _worthwhile(normal, _sums_from(weight * (x - smooth), jumps), 2.0 * penalty * sigma**2)
+    for j in range(len(jumps)):
+        smooth -= delta[j] * shapes[j]
+    return smooth - np.mean(smooth)
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _sums_from(x: Floats, jumps: Ints) -> Floats:
+    """Sum of x from each jump to the end."""
+    sums = np.zeros(len(jumps))
+    total = 0.0
+    end = len(x)
+    for j in range(len(jumps) - 1, -1, -1):
+        total += np.sum(x[jumps[j] : end])
+        end = jumps[j]
+        sums[j] = total
+    return sums
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _worthwhile(normal: Floats, right: Floats, price: float) -> Floats:
+    """Solution of the normal equations with those unknowns at 0 that would save less than `price` squares."""
+    k = len(right)
     inverse = normal.copy()
     if k:
         inverse[:] = np.linalg.inv(normal)
@@ -202,23 +209,18 @@ def _fit(
         weakest = -1
         least = np.inf
         for j in range(k):
-            if kept[j]:
-                z2 = delta[j] ** 2 / max(inverse[j, j], 1e-300) / sigma**2
-                if z2 < least:
-                    least = z2
-                    weakest = j
-        if least / 2.0 >= penalty:
+            if kept[j] and delta[j] ** 2 / max(inverse[j, j], 1e-300) < least:
+                least = delta[j] ** 2 / max(inverse[j, j], 1e-300)
+                weakest = j
+        if least >= price:
             break
         kept[weakest] = False
-        pivot = inverse[weakest, weakest]
         column = inverse[:, weakest].copy()
+        pivot = inverse[weakest, weakest]
         delta -= column * (delta[weakest] / pivot)
         inverse -= np.outer(column, column) / pivot
         delta[weakest] = 0.0
-    for j in range(k):
-        if kept[j]:
-            smooth -= delta[j] * shapes[j]
-    return smooth - np.mean(smooth)
+    return delta
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator, unused-ignore]

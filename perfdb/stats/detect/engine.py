@@ -53,7 +53,7 @@ class Analysis:
 
 def jump_price(n: int) -> float:
     """Nats that a jump must save. In a short history it is dearer: noise and drift are known less well there."""
-    return max(11.5, 10.0 + 400.0 / n)
+    return max(11.0, 9.75 + 400.0 / n)
 
 
 def analyse(
