@@ -22,6 +22,7 @@ _LISTS = (
     "improvements",
     "new",
 )
+REPORTS = ("json", "markdown", "github", "junit", "sarif")
 _WORDS = {"advisory": "regressions that do not block", "new": "new, without a base"}
 
 
@@ -36,7 +37,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--wait", type=float, default=0.0, metavar="MINUTES", help="wait for results that are under way"
     )
-    parser.add_argument("--output", choices=("text", "json", "markdown"), default="text")
+    parser.add_argument("--output", choices=("text", *REPORTS), default="text")
     add_server_options(parser)
     parser.set_defaults(run=run)
 
@@ -72,9 +73,14 @@ def _head() -> str:
 
 
 def show(answer: dict[str, Any], how: str) -> str:
-    """The answer as text, JSON or one comment's Markdown."""
+    """The answer as text, JSON, one comment's Markdown, or what a CI system reads."""
     if how == "json":
         return json.dumps(answer, indent=1)
+    if how in ("github", "junit", "sarif"):
+        from perfdb.client import reports
+
+        made: str = {"github": reports.github, "junit": reports.junit, "sarif": reports.sarif}[how](answer)
+        return made
     decided, total = answer["coverage"]["decided"], answer["coverage"]["total"]
     head = f"perfdb: {answer['decision']}"
     facts = f"{answer['note']}; {decided} of {total} measurements decided, {answer['same']} the same"

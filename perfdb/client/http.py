@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import urllib3
 
@@ -56,6 +57,19 @@ class Api:
     def post(self, path: str, body: bytes) -> Any:
         return self._call("POST", path, gzip.compress(body, 1))
 
+    def delete(self, path: str) -> None:
+        self._call("DELETE", path, None)
+
+    def pages(self, path: str, name: str) -> Iterator[Any]:
+        """Every row of a list, page by page."""
+        params: dict[str, str] = {}
+        while True:
+            page = self.get(path, **params)
+            yield from page[name]
+            if not page["next"]:
+                return
+            params["cursor"] = parse_qs(urlsplit(page["next"]).query)["cursor"][0]
+
     def project_path(self, rest: str) -> str:
         return f"projects/{quote(self.server.project, safe='')}/{rest}"
 
@@ -74,6 +88,8 @@ class Api:
             raise ServerAway(f"{self.server.url} answered {answer.status}")
         if answer.status >= 400:
             raise Refused(answer.status, _detail(answer))
+        if answer.status == 204:
+            return None
         try:
             return json.loads(answer.data)
         except ValueError:
