@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.detectors import ANY_NUMBER, LASTING, NO_FLOOR, change_indices
+from benchmarks.detectors import ANY_NUMBER, LASTING, NO_FLOOR, change_indices, lasting_indices
 from perfdb.stats.changes import ChangeTracker, find_changes
 
 ROOT = Path(__file__).parents[1]
@@ -103,7 +103,7 @@ def with_health(evaluator: ModuleType, seeds: Sequence[int]) -> list[Row]:
         changes = find_changes(
             np.asarray(meta["raw"], float), policy=NO_FLOOR, metric=ANY_NUMBER, suspect=meta["mask"]
         )
-        return [change.index for change in changes if change.kind in LASTING]
+        return lasting_indices(changes)
 
     def watched_with_sentinel(y: NDArray[np.float64], meta: Series) -> list[int]:
         noise = np.random.default_rng(len(y)).normal(0.0, 0.002, len(y))
@@ -111,7 +111,7 @@ def with_health(evaluator: ModuleType, seeds: Sequence[int]) -> list[Row]:
             np.asarray(meta["raw"], float), policy=NO_FLOOR, metric=ANY_NUMBER,
             suspect=meta["mask"], sentinel=np.exp(meta["drift"] + noise),
         )  # fmt: skip
-        return [change.index for change in changes if change.kind in LASTING]
+        return lasting_indices(changes)
 
     rows = []
     for name, detector in (("throttles known", watched), ("throttles and sentinel", watched_with_sentinel)):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfdb.stats.changes import ChangeKind, find_changes
+from perfdb.stats.changes import Change, ChangeKind, find_changes
 from perfdb.stats.policy import Metric, Policy
 
 ANY_NUMBER = Metric(name="value", unit="")
@@ -23,7 +23,13 @@ def change_indices(y: NDArray[np.float64], meta: Mapping[str, Any] | None = None
     if raw is not None and _are_summarised_by(raw, history):
         history = np.asarray(raw, dtype=np.float64)
     changes = find_changes(history, policy=NO_FLOOR, metric=ANY_NUMBER)
-    return [change.index for change in changes if change.kind in LASTING]
+    return lasting_indices(changes)
+
+
+def lasting_indices(changes: Sequence[Change]) -> list[int]:
+    """Where a level is left or reached: the index of a step, both ends of a ramp."""
+    found = [change.index for change in changes if change.kind in LASTING]
+    return sorted(found + [c.end for c in changes if c.kind is ChangeKind.RAMP and c.end is not None])
 
 
 def _are_summarised_by(raw: NDArray[Any], y: NDArray[np.float64]) -> bool:

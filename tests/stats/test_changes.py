@@ -85,6 +85,15 @@ def test_a_passing_excursion_is_an_episode_with_its_end() -> None:
     assert change.ratio == pytest.approx(math.exp(0.1), rel=0.01)
 
 
+def test_a_step_behind_an_episode_is_found_inside_it() -> None:
+    levels = stepped(160, 80, 0.02)
+    levels[76:82] += 0.12
+    changes = find_changes(launches(levels))
+    assert [change.kind for change in changes] == [ChangeKind.EPISODE, ChangeKind.STEP]
+    assert 76 <= changes[1].index <= 82
+    assert changes[1].ratio == pytest.approx(1.02, abs=0.005)
+
+
 def test_one_outlying_commit_is_no_step() -> None:
     levels = np.zeros(120)
     levels[60] = 0.5

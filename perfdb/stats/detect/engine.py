@@ -79,7 +79,7 @@ def analyse(
     residual = (flat - drawn.path.per_commit()) / observations.scale
     sigma = max(sigma_about_zero(residual), 0.5 * observations.commit_sigma)
     segments = segments_of(drawn.path.bounds, drawn.path.level)
-    segments, episodes = take_out_episodes(segments, observations.commit_sigma)
+    segments, episodes = take_out_episodes(segments, observations.commit_sigma, penalty=1.5 * penalty)
     segments = without_noise_changes(segments, observations.scale, observations.commit_sigma)
     if drawn.drift is None:
         segments = without_trends(segments, observations, density)

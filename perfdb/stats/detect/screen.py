@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from perfdb.stats.detect.history import Floats, Ints
 
 EPISODE_COMMITS = 10
 _EPISODE_SIGMA = 3.0
 _EPISODE_SHARE = 0.25
+_HIDDEN_COMMITS = 8  # on each side, to see a step behind an episode
 _NOISE_RATIO = 1.4
 _NOISE_COMMITS = 8
 NEWEST_COMMITS = 2
@@ -63,8 +66,14 @@ def segments_of(bounds: Ints, level: Floats) -> list[Segment]:
     return [Segment(int(a), int(b), float(v)) for a, b, v in zip(bounds[:-1], bounds[1:], level, strict=True)]
 
 
-def take_out_episodes(segments: list[Segment], commit_sigma: float) -> tuple[list[Segment], list[Episode]]:
-    """One or two short segments between (nearly) equal levels are an episode; the outer segments become one."""
+def take_out_episodes(
+    segments: list[Segment], commit_sigma: float, *, penalty: float = np.inf
+) -> tuple[list[Segment], list[Episode]]:
+    """One or two short segments between (nearly) equal levels are an episode; the outer segments become one.
+
+    Where the levels outside differ by more than `penalty` nats all the same, a step hides in the episode, anywhere in
+    it: it is kept at the middle.
+    """
     segments, episodes = list(segments), []
     place = 1
     while place < len(segments) - 1:
@@ -75,7 +84,14 @@ def take_out_episodes(segments: list[Segment], commit_sigma: float) -> tuple[lis
                 outer = (before.level * before.size + last.level * last.size) / (before.size + last.size)
                 delta = max((s.level - outer for s in middle), key=abs)
                 episodes.append(Episode(middle[0].begin, middle[-1].end, delta))
-                segments[place - 1 : after + 1] = [Segment(before.begin, last.end, outer)]
+                if _hides_step(before, last, commit_sigma, penalty):
+                    cut = (middle[0].begin + middle[-1].end) // 2
+                    segments[place - 1 : after + 1] = [
+                        Segment(before.begin, cut, before.level),
+                        Segment(cut, last.end, last.level),
+                    ]
+                else:
+                    segments[place - 1 : after + 1] = [Segment(before.begin, last.end, outer)]
                 place = max(1, place - 2)
                 break
         else:
@@ -90,6 +106,15 @@ def _is_episode(run: list[Segment], commit_sigma: float) -> bool:
     outer = 0.5 * (before.level + after.level)
     excursion = max(abs(s.level - outer) for s in middle)
     return abs(before.level - after.level) < max(_EPISODE_SIGMA * commit_sigma, _EPISODE_SHARE * excursion)
+
+
+def _hides_step(before: Segment, after: Segment, commit_sigma: float, penalty: float) -> bool:
+    """Two levels instead of one around an episode: z^2 / 2 nats for normal commits, at most 60 a side."""
+    if min(before.size, after.size) < _HIDDEN_COMMITS or not np.isfinite(penalty):
+        return False
+    delta = abs(after.level - before.level)
+    share = 1.0 / min(before.size, 60) + 1.0 / min(after.size, 60)
+    return bool(delta > 2.0 * commit_sigma and delta**2 / (2.0 * commit_sigma**2 * share) > penalty)
 
 
 def drop(segments: list[Segment], place: int) -> list[Segment]:
