@@ -44,8 +44,10 @@ def fill(cases: int, commits: int) -> None:
             "INSERT INTO perfdb_benchmark (project_id, name, tier, definition)"
             " SELECT %(project)s, 'b' || g, 'micro', '{}' FROM generate_series(1, %(cases)s) g"
         ),
-        "INSERT INTO perfdb_case (benchmark_id, params, params_hash) SELECT id, '{}',"
-        " 'h' FROM perfdb_benchmark",
+        (
+            "INSERT INTO perfdb_case (benchmark_id, params, params_hash) SELECT id, '{}',"
+            " 'h' FROM perfdb_benchmark"
+        ),
         (
             "INSERT INTO perfdb_metric (benchmark_id, name, unit, lower_is_better, statistic,"
             " deterministic, tracked)"

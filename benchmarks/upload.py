@@ -123,7 +123,16 @@ class BareCopy:
                 query = f"COPY (SELECT * FROM {table} WHERE {where[table]}) TO STDOUT (FORMAT BINARY)"
                 with cursor.copy(query) as copy:
                     self.data[table] = b"".join(copy)
-                cursor.execute(f"CREATE TABLE IF NOT EXISTS bare_{table} (LIKE {table} INCLUDING ALL)")
+                cursor.execute(f"CREATE TABLE bare_{table} (LIKE {table} INCLUDING ALL)")
+                cursor.execute(
+                    "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s::regclass"
+                    " AND contype = 'f'",
+                    [table],
+                )
+                for (definition,) in cursor.fetchall():
+                    # The same foreign keys as the real table, or the server would have less to check.
+                    there = definition.replace("REFERENCES perfdb_run(", "REFERENCES bare_perfdb_run(")
+                    cursor.execute(f"ALTER TABLE bare_{table} ADD {there}")
 
     def __call__(self) -> None:
         from django.db import connection, transaction

@@ -88,12 +88,6 @@ def copy_columns(table: str, columns: Mapping[str, Column]) -> None:
         write_encoded(table, columns, data)
 
 
-def copy_blocks(table: str, blocks: Sequence[Mapping[str, Column]]) -> None:
-    """Append several blocks of the same columns in one COPY."""
-    if blocks:
-        write_encoded(table, blocks[0], b"".join(encode_columns(list(block.values())) for block in blocks))
-
-
 def write_encoded(table: str, columns: Iterable[str], data: bytes) -> None:
     """Append rows that `encode_columns` made."""
     with (

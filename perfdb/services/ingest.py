@@ -10,11 +10,12 @@ import hashlib
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import msgspec
+import numpy as np
 from django.db import transaction
 from django.db.models import Model
 from django.utils import timezone
@@ -38,13 +39,11 @@ from perfdb.models import (
     Worker,
 )
 from perfdb.services import catalogue
-from perfdb.services.batch import Batch, LaunchRow
+from perfdb.services.batch import Batch, EnvironmentRow, LaunchRow
 from perfdb.services.copying import (
     Cells,
-    Column,
     Fixed,
     allocate_ids,
-    copy_blocks,
     copy_columns,
     float_arrays,
     floats,
@@ -56,9 +55,13 @@ from perfdb.services.copying import (
 from perfdb.services.incoming import Item, Measured, check_metric_names, clock, read_metric
 from perfdb.services.placing import extend
 from perfdb.stats.launch_summary import summarise
+from perfdb.stats.policy import Metric as MetricValue
+from perfdb.stats.policy import Statistic
+from perfdb.stats.ranks import Floats
 from perfdb.units import UnitError, convert
 
 MAX_SAMPLES = 5_000_000
+_SUMMARY = ("value", "median", "mad", "p99", "minimum", "maximum")
 _NAMESPACE = uuid.UUID("7d6f3a52-5a3e-4b57-9f0a-0f3f6f1f8a11")
 
 
@@ -93,6 +96,9 @@ class Context:
     worker: Worker | None = None
     job: Job | None = None
     build: Build | None = None
+
+
+_Row = tuple[Item, Measured, Metric]
 
 
 class BatchError(ValueError):
@@ -150,6 +156,7 @@ class _Writer:
         self.environments: list[Environment] = []
         self.launch_uuids: list[uuid.UUID] = []
         self.hashes: dict[str, str] = {}
+        self.known: dict[str, Environment] = {}
         self.now = timezone.now()
 
     def write(self) -> Ingested:
@@ -178,7 +185,7 @@ class _Writer:
     def _read_items(self) -> list[Item]:
         items: list[Item] = []
         for number, launch in enumerate(self.batch.launches):
-            self.environments.append(catalogue.environment(launch.environment))
+            self.environments.append(self._environment(launch.environment))
             self.launch_uuids.append(launch.id or self._content_uuid(launch))
             if self.launch_uuids[number] in self.launch_uuids[:number]:
                 if launch.id:
@@ -211,6 +218,13 @@ class _Writer:
                     continue
                 items.append(item)
         return items
+
+    def _environment(self, row: EnvironmentRow) -> Environment:
+        """The launches of an upload mostly share theirs: looked up once."""
+        key = catalogue.canonical([row.klass, row.boundary])
+        if key not in self.known:
+            self.known[key] = catalogue.environment(row)
+        return self.known[key]
 
     def _content_uuid(self, launch: LaunchRow) -> uuid.UUID:
         """Without a client's key, equal content at the same commit and branch is the same launch."""
@@ -356,60 +370,69 @@ class _Writer:
         position = self._position()
         series = self._series(items)
         commit_id = _pk(self.context.commit)
-        written: set[int] = set()
-        blocks: list[dict[str, Column]] = []
-        for metric, group in self._by_metric(items).items():
-            found = summarise(
-                [measured.samples for _, measured in group],
-                metric=metric.value(),
-                failures=self._failures(metric, group),
-            )
-            environments = [self.environments[item.launch] for item, _ in group]
-            ids = [
-                series[environment.klass_id, item.case.id, metric.id]
-                for environment, (item, _) in zip(environments, group, strict=True)
-            ]
-            written.update(ids)
-            own = [measured.value for _, measured in group]
-            blocks.append(
-                {
-                    "series_id": Fixed("int8", ids),
-                    "position": Fixed("int4", [position] * len(group)),
-                    "run_id": Fixed("int8", [item.id for item, _ in group]),
-                    "launch_id": Fixed("int8", [launch_ids[item.launch] for item, _ in group]),
-                    "metric_id": Fixed("int8", [metric.id] * len(group)),
-                    "commit_id": optional_ids([commit_id] * len(group)),
-                    "environment_id": Fixed("int8", [environment.id for environment in environments]),
-                    "n": Fixed("int4", found.n),
-                    "failures": Fixed("int4", [measured.row.failures for _, measured in group]),
-                    "value": floats([f if o is None else o for o, f in zip(own, found.value, strict=True)]),
-                    "median": floats(found.median),
-                    "mad": floats(found.mad),
-                    "p99": floats(found.p99),
-                    "minimum": floats(found.minimum),
-                    "maximum": floats(found.maximum),
-                    "mhz": floats([clock(measured.mhz) for _, measured in group]),
-                    "usable": Fixed("bool", [item.row.status == "ok" for item, _ in group]),
-                }
-            )
-        copy_blocks("perfdb_measurement", blocks)
-        self._write_samples(items)
-        return written
-
-    def _write_samples(self, items: Sequence[Item]) -> None:
         rows = [
-            (item.id, self.metrics[item.case.benchmark_id, measured.row.name].id, measured)
+            (item, measured, self.metrics[item.case.benchmark_id, measured.row.name])
             for item in items
             for measured in item.measured
-            if len(measured.samples)
         ]
+        environments = [self.environments[item.launch] for item, _, _ in rows]
+        ids = [
+            series[environment.klass_id, item.case.id, metric.id]
+            for environment, (item, _, metric) in zip(environments, rows, strict=True)
+        ]
+        found = self._summaries(rows)
+        copy_columns(
+            "perfdb_measurement",
+            {
+                "series_id": Fixed("int8", ids),
+                "position": Fixed("int4", [position] * len(rows)),
+                "run_id": Fixed("int8", [item.id for item, _, _ in rows]),
+                "launch_id": Fixed("int8", [launch_ids[item.launch] for item, _, _ in rows]),
+                "metric_id": Fixed("int8", [metric.id for _, _, metric in rows]),
+                "commit_id": optional_ids([commit_id] * len(rows)),
+                "environment_id": Fixed("int8", [environment.id for environment in environments]),
+                "n": Fixed("int4", [len(measured.samples) for _, measured, _ in rows]),
+                "failures": Fixed("int4", [measured.row.failures for _, measured, _ in rows]),
+                **{name: floats(found[name]) for name in _SUMMARY},
+                "mhz": floats([clock(measured.mhz) for _, measured, _ in rows]),
+                "usable": Fixed("bool", [item.row.status == "ok" for item, _, _ in rows]),
+            },
+        )
+        self._write_samples(rows)
+        return set(ids)
+
+    def _summaries(self, rows: Sequence[_Row]) -> dict[str, Floats]:
+        """Each summary of every row; metrics that are computed alike are computed together."""
+        alike: dict[MetricValue, list[int]] = defaultdict(list)
+        values = {
+            id_: replace(metric.value(), name="") for id_, metric in {m.id: m for _, _, m in rows}.items()
+        }
+        for index, (_, _, metric) in enumerate(rows):
+            alike[values[metric.id]].append(index)
+        out = {name: np.empty(len(rows)) for name in _SUMMARY}
+        for metric_value, where in alike.items():
+            group = [rows[index][1] for index in where]
+            found = summarise(
+                [measured.samples for measured in group],
+                metric=metric_value,
+                failures=_failures(metric_value, group),
+            )
+            for name in _SUMMARY:
+                out[name][where] = getattr(found, name)
+        for index, (_, measured, _) in enumerate(rows):
+            if measured.value is not None:
+                out["value"][index] = measured.value
+        return out
+
+    def _write_samples(self, rows: Sequence[_Row]) -> None:
+        sampled = [row for row in rows if len(row[1].samples)]
         copy_columns(
             "perfdb_sample",
             {
-                "run_id": Fixed("int8", [row[0] for row in rows]),
-                "metric_id": Fixed("int8", [row[1] for row in rows]),
-                "values": Cells(float_arrays([row[2].samples for row in rows])),
-                "mhz": Cells(float_arrays([row[2].mhz for row in rows])),
+                "run_id": Fixed("int8", [item.id for item, _, _ in sampled]),
+                "metric_id": Fixed("int8", [metric.id for _, _, metric in sampled]),
+                "values": Cells(float_arrays([measured.samples for _, measured, _ in sampled])),
+                "mhz": Cells(float_arrays([measured.mhz for _, measured, _ in sampled])),
             },
         )
 
@@ -434,17 +457,11 @@ class _Writer:
             out |= {(klass_id, *key): id_ for key, id_ in ids.items()}
         return out
 
-    def _by_metric(self, items: Sequence[Item]) -> dict[Metric, list[tuple[Item, Measured]]]:
-        groups: dict[Metric, list[tuple[Item, Measured]]] = defaultdict(list)
-        for item in items:
-            for measured in item.measured:
-                groups[self.metrics[item.case.benchmark_id, measured.row.name]].append((item, measured))
-        return groups
 
-    def _failures(self, metric: Metric, group: Sequence[tuple[Item, Measured]]) -> list[int]:
-        """Failures that rank in the value: none where the sender gave the value himself."""
-        ranks = metric.value().statistic.quantile is not None or metric.statistic == "median"
-        return [m.row.failures if ranks and m.value is None else 0 for _, m in group]
+def _failures(metric: MetricValue, group: Sequence[Measured]) -> list[int]:
+    """Failures that rank in the value: none where the sender gave the value himself."""
+    ranks = metric.statistic.quantile is not None or metric.statistic is Statistic.MEDIAN
+    return [measured.row.failures if ranks and measured.value is None else 0 for measured in group]
 
 
 def _pk(row: Model | None) -> int | None:
