@@ -13,8 +13,19 @@ from celery import shared_task
 from django.db import transaction
 from django.utils import timezone
 
-from perfdb.models import Alert, Job, JobState, Project, Worker
-from perfdb.services import alerts, bisection, catalogue, detect, hooks, measure, notify, schedule, track
+from perfdb.models import Alert, Bisection, Job, JobState, Project, Worker
+from perfdb.services import (
+    alerts,
+    attribute,
+    bisection,
+    catalogue,
+    detect,
+    hooks,
+    measure,
+    notify,
+    schedule,
+    track,
+)
 from perfdb.vcs import GitError
 
 log = logging.getLogger(__name__)
@@ -76,6 +87,8 @@ def analyse_series(series_ids: list[int]) -> str:
     """Analyse, bundle into alerts, and start what new alerts ask for."""
     found = detect.analyse(series_ids)
     bundled = alerts.bundle(found)
+    for alert_id in bundled.touched:
+        attribute.attribute(alert_id)
     for alert_id in bundled.new:
         follow_alert.delay(alert_id)
     for alert_id in bundled.closed:
@@ -105,6 +118,11 @@ def follow_alert(alert_id: int) -> str:
 def advance_bisection(bisection_id: int) -> str:
     done = bisection.advance(bisection_id)
     send_jobs(done.jobs)
+    if done.finished:
+        # Its probes measured the old commits again: what was open may be decided now.
+        alert_id = Bisection.objects.values_list("alert_id", flat=True).get(pk=bisection_id)
+        if alert_id is not None:
+            attribute.attribute(alert_id)
     if done.alert_id is not None:
         tell.delay(done.alert_id, "recovered" if done.recovered else "culprit")
     for next_id in done.next_ids:

@@ -215,7 +215,8 @@ def decompose(
 
 def _shares(side: Mapping[str, Floats], names: Sequence[str]) -> Floats:
     counts = np.array([len(side.get(name, ())) for name in names], dtype=np.float64)
-    return counts / counts.sum()
+    shares: Floats = counts / counts.sum()
+    return shares
 
 
 def _statistic(shares: Floats, samples: Sequence[Floats], quantile: float | None) -> float:
@@ -290,10 +291,11 @@ def _null(old: Floats, new: Floats, rng: np.random.Generator, *, cumulative: boo
         row[rng.permutation(len(blocks))[: len(old)]] = 1.0
     first, second = labels @ blocks, (1.0 - labels) @ blocks
     difference = first / first.sum(axis=1, keepdims=True) - second / second.sum(axis=1, keepdims=True)
-    if cumulative:
-        distances = np.abs(np.cumsum(difference, axis=1)).max(axis=1)
-    else:
-        distances = np.abs(difference).sum(axis=1) / 2
+    distances = (
+        np.abs(np.cumsum(difference, axis=1)).max(axis=1)
+        if cumulative
+        else np.abs(difference).sum(axis=1) / 2
+    )
     mean = float(distances.mean())
     limit = max(LEAST_DISTANCE, float(distances.max()), mean + DEVIATIONS * float(distances.std()))
     return mean, limit
