@@ -40,7 +40,7 @@ def fp8_gemm(
     m, k = a.shape
     n = b.shape[0]
     cores = multiprocessors(a.device)
-    chosen = config or kernel.choose(m, n, cores)
+    chosen = config or kernel.choose(m, n, cores, fast_accumulation=fast_accumulation)
     out = torch.empty((m, n), dtype=out_dtype, device=a.device)
     tiles = ceil_div(m, chosen["BLOCK_M"]) * ceil_div(n, chosen["BLOCK_N"])
     with on_device(a):

@@ -21,9 +21,11 @@ SPACE: tuple[Config, ...] = tuple(
 )
 
 
-def choose(m: int, n: int, cores: int) -> Config:
-    """Large tiles where they still give every multiprocessor one; smaller ones below."""
+def choose(m: int, n: int, cores: int, *, fast_accumulation: bool) -> Config:
+    """Large tiles where they still give every multiprocessor one; smaller ones below. Both by the sweep."""
     if -(-m // 128) * -(-n // 256) >= cores:
+        if not fast_accumulation:
+            return config(BLOCK_M=256, BLOCK_N=128, BLOCK_K=128, PERSISTENT=0, num_warps=8, num_stages=3)
         return config(BLOCK_M=128, BLOCK_N=256, BLOCK_K=128, PERSISTENT=1, num_warps=8, num_stages=3)
     return config(BLOCK_M=64, BLOCK_N=128, BLOCK_K=128, PERSISTENT=0, num_warps=4, num_stages=5)
 
