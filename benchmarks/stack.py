@@ -1,6 +1,6 @@
 """The whole stack on this machine, measuring the demo's history, with the database's own record of what was measured.
 
-    CI=true python -m benchmarks.stack --out stack.json [--limit-s 220]
+    CI=true python -m benchmarks.stack --out stack.json [--limit-s 220] [--steps 4 16]
 
 Runs `manage.py demo` (embedded PostgreSQL and Valkey, web server, both Celery workers, beat, runner) and, before the
 stack stops, writes what the database holds: environment, jobs, runs by status, medians by commit, alerts and mail.
@@ -25,6 +25,9 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--limit-s", type=float, default=1500.0)
+    parser.add_argument(
+        "--steps", type=int, nargs=2, metavar=("FROM", "TO"), help="only these commits of the demo's script"
+    )
     arguments = parser.parse_args()
     # What the demo sets and then starts itself again for: its data lie apart from the checkout's own.
     os.environ["PERFDB_STATE"] = str(ROOT / ".demo" / "state")
@@ -32,7 +35,11 @@ def main() -> None:
     import django
 
     django.setup()
+    from perfdb.demo import history
     from perfdb.management.commands import demo
+
+    if arguments.steps:
+        history.STEPS = history.STEPS[slice(*arguments.steps)]
 
     class Recorded(demo.Command):
         def _run(self, made: Any, address: str, *, limit_s: float) -> bool:

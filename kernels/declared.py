@@ -173,7 +173,7 @@ def _adamw() -> list[Entry]:
 
 
 def _fp8_gemm() -> list[Entry]:
-    chosen = fp8_gemm.kernel.choose(8192, 8192, 132)
+    chosen = fp8_gemm.kernel.choose(8192, 8192, 132, fast_accumulation=True)
     m, n, k = chosen["BLOCK_M"], chosen["BLOCK_N"], chosen["BLOCK_K"]
     types = [
         f"tensordesc<fp8e4nv[{m},{k}]>", f"tensordesc<fp8e4nv[{n},{k}]>", _F32, _F32,
