@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Values = Sequence[float] | Floats
 
 BLOCKS = 32
 """Blocks of consecutive requests per stream: long enough to keep bursts together, enough of them to permute."""
@@ -38,11 +39,11 @@ class Workload:
     request had (see `prefix_shares`).
     """
 
-    input_tokens: Sequence[float]
-    output_tokens: Sequence[float]
-    arrival_s: Sequence[float] = ()
+    input_tokens: Values
+    output_tokens: Values
+    arrival_s: Values = ()
     classes: Sequence[str] = ()
-    shared_prefix: Sequence[float] = ()
+    shared_prefix: Values = ()
 
     def dimensions(self) -> dict[str, Floats]:
         """The numeric dimensions that are known, by name."""
@@ -139,7 +140,7 @@ def population_stability(before: Sequence[float], after: Sequence[float]) -> flo
     return float(np.sum((q - p) * np.log(q / p)))
 
 
-def wasserstein(before: Sequence[float] | Floats, after: Sequence[float] | Floats) -> float:
+def wasserstein(before: Values, after: Values) -> float:
     """First Wasserstein distance of two samples: the area between their distribution functions."""
     old = np.sort(np.asarray(before, dtype=np.float64))
     new = np.sort(np.asarray(after, dtype=np.float64))
@@ -174,8 +175,8 @@ def length_classes(input_tokens: Sequence[float], output_tokens: Sequence[float]
 
 
 def decompose(
-    before: Mapping[str, Sequence[float]],
-    after: Mapping[str, Sequence[float]],
+    before: Mapping[str, Values],
+    after: Mapping[str, Values],
     *,
     quantile: float | None = None,
 ) -> Decomposition:
