@@ -17,7 +17,7 @@ from tests.web.data import World, build_world, person
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def browser_beside_django() -> Iterator[None]:
     """Playwright keeps an event loop in this thread, which Django would otherwise take for an asynchronous view."""
     before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
@@ -27,7 +27,7 @@ def browser_beside_django() -> Iterator[None]:
         del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(browser_beside_django: None) -> Iterator[Browser]:
     own = shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as playwright:

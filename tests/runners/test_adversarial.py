@@ -33,7 +33,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         )
         for rows, cols in HONEST_SHAPES
     ]
-    wanted = request(root, *cheats, *honest, budget_s=0.2, environment={"OMP_NUM_THREADS": "1"})
+    wanted = request(root, *cheats, *honest, budget_s=0.4, environment={"OMP_NUM_THREADS": "1"})
     return launch(wanted, locks=root / "locks")
 
 

@@ -84,11 +84,12 @@ def forges(n):
     return n
 
 def daemon(n):
-    if os.fork() == 0:
+    pid = os.fork()
+    if pid == 0:
         os.setsid()
-        with open(os.environ['PID_FILE'], 'w') as file:
-            file.write(str(os.getpid()))
         time.sleep(600)
+    with open(os.environ['PID_FILE'], 'w') as file:
+        file.write(str(pid))
     return n
 """,
 }

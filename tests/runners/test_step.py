@@ -39,7 +39,7 @@ class Descent:
         }
 
     def data(self) -> None:
-        self.block = bytearray(40 * 2**20)
+        self.block = bytearray(128 * 2**20)  # far above what the process may give back meanwhile
 
     def forward(self) -> float:
         time.sleep(0.002)
