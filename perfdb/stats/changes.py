@@ -74,13 +74,13 @@ class ChangeTracker:
     """`find_changes` fed one commit at a time, on a window of the newest measured commits.
 
     While the window holds the whole history the answer is that of `find_changes` on it, but for analyses put off: a
-    commit that looks like those before it, with no jump near, is only looked at with the next. When older
+    commit that looks like those before it, with no jump near, is only looked at with one of the next two. When older
     commits have left the window, changes in or before its first quarter stay as they were last seen.
     watched: whether the machine's health is known (see `suspect` of `find_changes`).
     """
 
     _SETTLED_COMMITS = 30  # a jump younger than this is re-analysed with every commit
-    _PUT_OFF_COMMITS = 1
+    _PUT_OFF_COMMITS = 2
     _CALM_COMMITS = 40
     _RULED_OUT_FOR = 6  # analyses, before a drift that was far from paying is tried again
     _CALM_SIGMA = 2.0

@@ -17,6 +17,7 @@ from perfdb.stats.detect.screen import Episode, segments_of, take_out_episodes
 
 _LEAST_COMMITS = 20  # on each side: a spread is known less well than a level
 _LEAST_RATIO = 1.5
+_VISIBLE_RATIO = 1.1  # of the shrunk local scale; below it nothing has moved by 1.5
 _PRICE_FACTOR = 2.0
 _OUTSIDE_SIGMA = 4.0
 _MODE_NATS = 4.0  # above the price of a jump
@@ -48,7 +49,8 @@ def spread_changes(observations: Observations, penalty: float) -> list[SpreadCha
     """The level path of the log spread inside launches (without samples: of the steps between commits)."""
     x = observations.spread
     n = len(x)
-    if n < 2 * _LEAST_COMMITS:
+    scale = observations.scale
+    if n < 2 * _LEAST_COMMITS or scale.max() < _VISIBLE_RATIO * scale.min():
         return []
     sigma = sigma_about_zero(np.diff(x)) / np.sqrt(2.0)
     if sigma <= 0.0:
