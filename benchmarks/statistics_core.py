@@ -1,6 +1,6 @@
 """Every number of the statistics core beside its bound and the peers: change points, then verdicts.
 
-    python -m benchmarks.statistics --seeds 5 --first-seed 7001
+    python -m benchmarks.statistics_core --seeds 5 --first-seed 7001
 
 The two halves are `benchmarks.detection` and `benchmarks.verdicts`; either may be run alone. Exit status: how many
 of the two missed a bound. Errors are not caught: a figure that could not be measured ends the run.
