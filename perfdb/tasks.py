@@ -25,6 +25,7 @@ from perfdb.services import (
     notify,
     schedule,
     track,
+    watch,
 )
 from perfdb.vcs import GitError
 
@@ -176,6 +177,19 @@ def keep_jobs() -> int:
     for bisection_id in bisection.unfinished():
         advance_bisection.delay(bisection_id)
     return len(ids)
+
+
+@shared_task
+def watch_data() -> str:
+    """Broken and missing cases. Missing data is told of once a day at most: the day is part of the occasion."""
+    done = watch.watch()
+    for alert_id in set(done.new) - set(done.missing):
+        tell.delay(alert_id, "new")
+    for alert_id in done.missing:
+        tell.delay(alert_id, f"missing {timezone.now():%Y-%m-%d}")
+    for alert_id in done.closed:
+        tell.delay(alert_id, "recovered")
+    return f"{len(done.new)} new, {len(done.closed)} closed"
 
 
 @shared_task

@@ -187,6 +187,7 @@ CELERY_TIMEZONE = TIME_ZONE
 CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     "poll projects": {"task": "perfdb.tasks.poll_projects", "schedule": 15.0},
     "keep jobs": {"task": "perfdb.tasks.keep_jobs", "schedule": 15.0},
+    "watch data": {"task": "perfdb.tasks.watch_data", "schedule": 300.0},
     "deliver due": {"task": "perfdb.tasks.deliver_due", "schedule": 30.0},
 }
 
