@@ -14,7 +14,9 @@ import sys
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=5, help="fresh seeds of the synthetic histories")
     parser.add_argument("--first-seed", type=int, default=7001)
     parser.add_argument("--seed", type=int, default=1, help="of the verdicts' draws")

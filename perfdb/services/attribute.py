@@ -27,6 +27,8 @@ SIDE_COMMITS = 5
 """Measured commits on either side of the range whose launches stand for the old and the new level."""
 HOST_BUSY_RISE = 0.25
 """Rise of the share of busy cores, old side to new, that is worth a line."""
+FROM_NOTHING = log(10.0)
+"""Logarithm that stands for a change from or to zero, which has none."""
 _LASTING = [str(kind) for kind in LASTING]
 
 
@@ -73,29 +75,55 @@ def attribute(alert_id: int) -> str:
 
 
 def _clearest(alert: Alert) -> Change | None:
-    changes = alert.changes.filter(active=True, kind__in=_LASTING, ratio__gt=0).select_related(
+    """A change with two finite levels before one that ended in failures, a measured metric before a counter."""
+    changes = alert.changes.filter(active=True, kind__in=_LASTING).select_related(
         "series__case__benchmark", "series__metric"
     )
-    # Times first: they follow a machine's clock, and counters do not.
     return min(
-        changes, key=lambda c: (c.series.metric.deterministic, -min(alerts.size(c), 10.0), c.pk), default=None
+        changes,
+        key=lambda c: (_levels(c) is None, c.series.metric.deterministic, -min(alerts.size(c), 10.0), c.pk),
+        default=None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A change as the lines compare with it: `log` of after / before; FROM_NOTHING where a level is not positive."""
+
+    before: float
+    after: float
+
+    @property
+    def log(self) -> float:
+        return self.of(self.before, self.after)
+
+    def of(self, old: float, new: float) -> float:
+        """The same for another pair of levels of the series: its share of this change, where there is no ratio."""
+        if min(self.before, self.after, old, new) > 0:
+            return log(new / old)
+        return FROM_NOTHING * (new - old) / abs(self.after - self.before)
+
+
+def _levels(change: Change) -> Size | None:
+    """None where a level fell on failures, or both are the same."""
+    before, after = change.verdict.get("before"), change.verdict.get("after")
+    return Size(before, after) if before is not None and after is not None and before != after else None
 
 
 def evidence(change: Change) -> list[Line]:
     """All lines that the stored rows give for one change."""
-    series = change.series
+    series, size = change.series, _levels(change)
     old, new, late = _sides(change)
-    if not old or not new or not change.ratio or change.ratio == 1.0:
+    if not old or not new or size is None:
         return []
-    slower = log(change.ratio)
+    slower = size.log
     cost = slower if series.metric.lower_is_better is not False else -slower
     last, first = max(s.position for s in old), min(s.position for s in new)
     before, after = [s for s in old if s.position == last], [s for s in new if s.position == first]
     lines: list[Line | None] = [
         cause.sentinel(_sentinels(old), _sentinels(new), slower=cost),
         cause.clock([s.mhz for s in old if s.mhz], [s.mhz for s in new if s.mhz], slower=cost),
-        cause.workers(_by_worker(old, new), slower=slower),
+        cause.workers(_by_worker(old, new, size), slower=slower),
         cause.other_worker({s.worker for s in old if s.worker}, {s.worker for s in new if s.worker}),
         _others(change, old, new, cost=cost),
         cause.health(health_changes(old, new)),
@@ -103,14 +131,14 @@ def evidence(change: Change) -> list[Line]:
         _workload(series, before, after),
         _method(before, after),
         _artifact(before, after),
-        _again(old, late, slower=slower),
+        _again(old, late, size),
     ]
     return [line for line in lines if line is not None]
 
 
 def _sides(change: Change) -> tuple[list[Seen], list[Seen], list[Seen]]:
     """Launches of the old level, of the new one, and of old commits that were measured after the new one was seen."""
-    rows = Measurement.objects.filter(series=change.series, usable=True, value__gt=0)
+    rows = Measurement.objects.filter(series=change.series, usable=True, value__isnull=False)
     positions = list(rows.order_by("position").values_list("position", flat=True).distinct())
     before = [p for p in positions if 0 <= p <= change.good_position][-SIDE_COMMITS:]
     after = [p for p in positions if p >= change.bad_position][:SIDE_COMMITS]
@@ -148,14 +176,14 @@ def _sentinels(side: Iterable[Seen]) -> dict[str, list[float]]:
     return found
 
 
-def _by_worker(old: Sequence[Seen], new: Sequence[Seen]) -> dict[str, float]:
+def _by_worker(old: Sequence[Seen], new: Sequence[Seen], size: Size) -> dict[str, float]:
     sides: list[dict[str, list[float]]] = [defaultdict(list), defaultdict(list)]
     for values, side in zip(sides, (old, new), strict=True):
         for seen in side:
             if seen.worker:
                 values[seen.worker].append(seen.value)
     return {
-        name: log(median(sides[1][name]) / median(sides[0][name]))
+        name: size.of(median(sides[0][name]), median(sides[1][name]))
         for name in sides[0].keys() & sides[1].keys()
     }
 
@@ -287,10 +315,9 @@ def _artifact(old: Sequence[Seen], new: Sequence[Seen]) -> Line | None:
     return cause.artifact(identical=bool(built[0] & built[1]))
 
 
-def _again(old: Sequence[Seen], late: Sequence[Seen], *, slower: float) -> Line | None:
+def _again(old: Sequence[Seen], late: Sequence[Seen], size: Size) -> Line | None:
     """Old commits measured after the new level was first seen, against what they were before."""
     if not late or not old:
         return None
-    return cause.again(
-        log(median(s.value for s in late) / median(s.value for s in old)), slower=slower, launches=len(late)
-    )
+    moved = size.of(median(s.value for s in old), median(s.value for s in late))
+    return cause.again(moved, slower=size.log, launches=len(late))

@@ -210,6 +210,20 @@ def test_old_commit_at_the_new_level_turns_code_into_infra(branch: Branch) -> No
     assert line.experiment
 
 
+def test_failures_that_begin_at_a_commit_have_a_cause_too(branch: Branch) -> None:
+    """From 0 there is no ratio."""
+    rng, series = np.random.default_rng(3), set[int]()
+    for position in range(COMMITS):
+        facts = Facts()
+        facts.times["norm"] = 0.25 if position >= STEP else 0.0
+        series |= store(branch, position, "w1", facts, START + timedelta(hours=position), rng, "micro")
+    for alert_id in alerts.bundle(detect.analyse(series)).touched:
+        attribute(alert_id)
+    alert = Alert.objects.get(kind="regression")
+    assert alert.changes.get(active=True).ratio is None
+    assert alert.cause == "code", alert.cause_posterior
+
+
 def test_nothing_recorded_leaves_the_cause_unknown(branch: Branch) -> None:
     series: set[int] = set()
     rng = np.random.default_rng(8)

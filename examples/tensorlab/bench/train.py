@@ -11,7 +11,9 @@ class Step:
     def __init__(self, *, seed: int, device: str, width: int, batch: int) -> None:
         torch.manual_seed(seed)
         self.device = device
-        self.model = nn.Sequential(nn.Linear(width, 4 * width), nn.Tanh(), nn.Linear(4 * width, width)).to(device)
+        self.model = nn.Sequential(nn.Linear(width, 4 * width), nn.Tanh(), nn.Linear(4 * width, width)).to(
+            device
+        )
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05)
         self.generator = torch.Generator().manual_seed(seed)
         self.shape = (batch, width)
