@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfdb.models import Alert, Branch, Build, BuildStatus, Commit, Project, Worker
+from perfdb.models import Alert, Branch, Build, BuildStatus, Change, Commit, Project, Series, Worker
 from perfdb.services import alerts, catalogue, detect, ingest
 from perfdb.services.attribute import attribute
 from perfdb.services.batch import Batch, CommitRow, EnvironmentRow, LaunchRow, MetricRow, RunRow, TierName
@@ -37,7 +37,7 @@ class Facts:
     same_build: bool = False
 
 
-Change = Callable[[Facts, str], None]
+Incident = Callable[[Facts, str], None]
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def branch(db: None) -> Branch:
 
 
 def play(
-    branch: Branch, change: Change, *, workers: tuple[str, ...] = ("w1", "w2"), tier: TierName = "micro"
+    branch: Branch, change: Incident, *, workers: tuple[str, ...] = ("w1", "w2"), tier: TierName = "micro"
 ) -> Alert:
     """Measure the branch, with `change` applied to the facts from STEP on, and attribute the regression found."""
     rng = np.random.default_rng(5)
@@ -212,16 +212,30 @@ def test_old_commit_at_the_new_level_turns_code_into_infra(branch: Branch) -> No
 
 def test_failures_that_begin_at_a_commit_have_a_cause_too(branch: Branch) -> None:
     """From 0 there is no ratio."""
-    rng, series = np.random.default_rng(3), set[int]()
+    rng = np.random.default_rng(3)
     for position in range(COMMITS):
         facts = Facts()
         facts.times["norm"] = 0.25 if position >= STEP else 0.0
-        series |= store(branch, position, "w1", facts, START + timedelta(hours=position), rng, "micro")
-    for alert_id in alerts.bundle(detect.analyse(series)).touched:
-        attribute(alert_id)
-    alert = Alert.objects.get(kind="regression")
-    assert alert.changes.get(active=True).ratio is None
-    assert alert.cause == "code", alert.cause_posterior
+        store(branch, position, "w1", facts, START + timedelta(hours=position), rng, "micro")
+    alert = Alert.objects.create(
+        project=branch.project,
+        branch=branch,
+        kind="regression",
+        title="failures",
+        good_position=STEP - 1,
+        bad_position=STEP,
+    )
+    Change.objects.create(
+        series=Series.objects.get(case__benchmark__name="norm"),
+        alert=alert,
+        kind="step",
+        good_position=STEP - 1,
+        bad_position=STEP,
+        direction="regressed",
+        verdict={"before": 0.0, "after": 0.25},
+    )
+    assert attribute(alert.pk) == "code"
+    assert "sentinel steady" in names(alert)
 
 
 def test_nothing_recorded_leaves_the_cause_unknown(branch: Branch) -> None:
