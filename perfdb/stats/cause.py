@@ -142,7 +142,7 @@ def other_series(moved: int, total: int) -> Line | None:
     share = moved / total
     sentence = f"{moved} of {total} other cases on the same workers moved the same way."
     if share >= 0.8:
-        return _line("everything moved", sentence, 0.1, 0.8, 0.1, 0.5)
+        return _line("everything moved", sentence, 0.1, 0.8, 0.5, 0.5)  # cases share a trace
     if share <= 0.3:
         return _line("others steady", sentence, 0.85, 0.15, 0.7, 0.6)
     return None
