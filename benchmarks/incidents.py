@@ -170,7 +170,7 @@ class World:
         self.rng, self.noise = rng, noise
         self.cases = [case for case in noise if "@" not in case and case != CONTROL]
         project = Project.objects.create(slug=f"p{number}", name=f"p{number}")
-        self.shas = [uuid.UUID(int=rng.integers(2**62)).hex + f"{i:08x}" for i in range(COMMITS)]
+        self.shas = [uuid.UUID(int=int(rng.integers(2**62))).hex + f"{i:08x}" for i in range(COMMITS)]
         Commit.objects.bulk_create(Commit(project=project, sha=sha) for sha in self.shas)
         self.branch: Branch = Branch.objects.create(project=project, name="main", kind="trunk")
         place(self.branch, self.shas)
