@@ -38,8 +38,8 @@ def branch(db: None) -> Branch:
 
 
 def measure(branch: Branch, index: int, launches: int, job: Job | None = None) -> frozenset[int]:
-    """What a worker stores: launches of a case that is 20 % slower from the culprit on."""
-    level = 1.2 if index >= CULPRIT else 1.0
+    """What a worker stores: launches of a case that is 30 % slower from the culprit on."""
+    level = 1.3 if index >= CULPRIT else 1.0
     rows = [
         LaunchRow(
             environment=EnvironmentRow(klass={"cpu": "x"}),
